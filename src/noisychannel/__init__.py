@@ -1,0 +1,28 @@
+"""noisychannel: sequence transduction with few pairs and many unpaired outputs (The Neural Noisy Channel, ICLR 2017)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from noisychannel.decode.hypothesis import Hypothesis
+    from noisychannel.models import SSNT, LanguageModel, Seq2Seq
+
+_HOMES = {
+    "SSNT": "noisychannel.models",
+    "LanguageModel": "noisychannel.models",
+    "Seq2Seq": "noisychannel.models",
+    "Hypothesis": "noisychannel.decode.hypothesis",
+}
+
+__all__ = ["SSNT", "Hypothesis", "LanguageModel", "Seq2Seq", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    # Importing torch takes a second; `noisychannel --help` should not.
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'noisychannel' has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""Search: from scores to hypotheses."""

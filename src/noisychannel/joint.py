@@ -1,0 +1,126 @@
+"""The joint softmax of SSNT without the I·J·V tensor.
+
+The word model has no non-linearity over [h_i; s_j], so its logits are a sum a_i[w] + c_j[w] and its normaliser is a
+matrix product:
+
+    log Z(i,j) = log Σ_w exp(a_i[w] + c_j[w]) = â_i + ĉ_j + log Σ_w exp(a_i[w] - â_i) · exp(c_j[w] - ĉ_j)
+
+with â, ĉ the row maxima. Its gradient is two more products: with G the gradient of log p(v_j | i, j),
+
+    ∂/∂a_i[w] = Σ_j G_ij 1[v_j = w] - exp(a_i[w] - â_i) Σ_j (G_ij / P_ij) exp(c_j[w] - ĉ_j),    P = the product above.
+
+Where the two maxima disagree strongly, P comes near the smallest float and its summands have been lost. What is
+lost is at most V times the smallest normal float, so an entry with P below V · tiny / eps is recomputed the long
+way, from its own V sums, in value and in gradient. The result is exact for every finite input.
+
+Shapes: B batch, I input positions, J output positions, V symbols, N entries that are recomputed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+RECOMPUTED_AT_ONCE = 1 << 22
+"""Floats in one block of entries that are recomputed: bounds the memory when every entry needs it."""
+
+
+def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor) -> Tensor:
+    """log p(v_j | i, j) = log softmax(a_i + c_j)[v_j]: [B,I,V], [B,J,V], [B,J] -> [B,I,J]."""
+    if (
+        input_scores.dim() != 3
+        or output_scores.shape[:1] + output_scores.shape[2:] != input_scores.shape[:1] + input_scores.shape[2:]
+        or targets.shape != output_scores.shape[:2]
+    ):
+        raise ValueError(
+            "word_log_probs takes [B,I,V], [B,J,V], [B,J], but got "
+            f"{list(input_scores.shape)}, {list(output_scores.shape)}, {list(targets.shape)}"
+        )
+    result: Tensor = _WordLogProbs.apply(input_scores, output_scores, targets)
+    return result
+
+
+@torch.no_grad()
+def log_normaliser(input_scores: Tensor, output_scores: Tensor) -> Tensor:
+    """log Σ_w exp(a_i[w] + c_j[w]), for a search that needs every word: [B,I,V], [B,J,V] -> [B,I,J]."""
+    return _normalise(input_scores, output_scores).log
+
+
+class _WordLogProbs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, input_scores: Tensor, output_scores: Tensor, targets: Tensor) -> Tensor:
+        normaliser = _normalise(input_scores, output_scores)
+        target_input = input_scores.gather(2, targets[:, None, :].expand(-1, input_scores.shape[1], -1))
+        target_output = output_scores.gather(2, targets[:, :, None]).mT
+        ctx.save_for_backward(input_scores, output_scores, targets, normaliser.product, normaliser.lost_N3)
+        return target_input.to(normaliser.log.dtype) + target_output - normaliser.log
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        input_scores, output_scores, targets, product_BIJ, lost_N3 = ctx.saved_tensors
+        grad_BIJ = grads[0]
+        a, c = _Scaled.of(input_scores), _Scaled.of(output_scores)
+        ratio_BIJ = -grad_BIJ / product_BIJ
+        ratio_BIJ[tuple(lost_N3.unbind(1))] = 0.0
+        with torch.autocast(input_scores.device.type, enabled=False):
+            grad_input = (ratio_BIJ @ c.exp).mul_(a.exp)
+            grad_output = (ratio_BIJ.mT @ a.exp).mul_(c.exp)
+        grad_input.scatter_add_(2, targets[:, None, :].expand_as(grad_BIJ), grad_BIJ)
+        grad_output.scatter_add_(2, targets[:, :, None], grad_BIJ.sum(1)[:, :, None])
+        for (b, i, j), logits_NV in _long_way(lost_N3, input_scores, output_scores):
+            grad_NV = logits_NV.softmax(1) * -grad_BIJ[b, i, j, None]
+            grad_input.index_put_((b, i), grad_NV, accumulate=True)
+            grad_output.index_put_((b, j), grad_NV, accumulate=True)
+        return grad_input.to(input_scores.dtype), grad_output.to(output_scores.dtype), None
+
+
+class _Normaliser(NamedTuple):
+    log: Tensor
+    """log Z, [B,I,J]."""
+    product: Tensor
+    """P, [B,I,J]; meaningless in the entries that were lost."""
+    lost_N3: Tensor
+    """The entries (b, i, j) that were recomputed."""
+
+
+def _normalise(input_scores: Tensor, output_scores: Tensor) -> _Normaliser:
+    a, c = _Scaled.of(input_scores), _Scaled.of(output_scores)
+    with torch.autocast(input_scores.device.type, enabled=False):
+        product_BIJ = a.exp @ c.exp.mT
+    lost_BIJ = product_BIJ < _threshold(product_BIJ.dtype, input_scores.shape[2])
+    log_BIJ = product_BIJ.masked_fill(lost_BIJ, 1.0).log_() + a.max + c.max.mT
+    lost_N3 = lost_BIJ.nonzero()
+    for (b, i, j), logits_NV in _long_way(lost_N3, input_scores, output_scores):
+        log_BIJ[b, i, j] = logits_NV.logsumexp(1)
+    return _Normaliser(log_BIJ, product_BIJ, lost_N3)
+
+
+class _Scaled(NamedTuple):
+    """Scores as exp(scores - max), and that max [.., 1]; recomputed in backward, being cheaper than kept."""
+
+    exp: Tensor
+    max: Tensor
+
+    @staticmethod
+    def of(scores: Tensor) -> _Scaled:
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        largest = scores.amax(2, keepdim=True)
+        return _Scaled((scores - largest).exp_(), largest)
+
+
+def _threshold(dtype: torch.dtype, vocab_size: int) -> float:
+    finfo = torch.finfo(dtype)
+    return vocab_size * finfo.tiny / finfo.eps
+
+
+def _long_way(
+    entries_N3: Tensor, input_scores: Tensor, output_scores: Tensor
+) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
+    """The V logits of each listed entry (b, i, j), a block of entries at a time."""
+    for block in entries_N3.split(max(1, RECOMPUTED_AT_ONCE // input_scores.shape[2])):
+        b, i, j = block.unbind(1)
+        dtype = torch.promote_types(input_scores.dtype, torch.float32)
+        yield (b, i, j), input_scores[b, i].to(dtype) + output_scores[b, j].to(dtype)

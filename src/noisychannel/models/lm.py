@@ -1,0 +1,59 @@
+"""The source model p(y): an LSTM language model, trained on the outputs of the pairs and any unpaired outputs.
+
+Shapes: B batch, J output positions, N sequences stepped together, V symbols.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from noisychannel.models.lstm import ForwardLSTM, LSTMState
+from noisychannel.symbols import after_bos, inside, require_eos
+
+
+class LanguageModel(nn.Module):
+    """log p(y) = Σ_j log softmax(W s_j + b)[y_j], s_j the LSTM's state of BOS y_1..y_{j-1}."""
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        num_layers: int = 2,
+        dropout: float = 0.0,
+        embedding_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.decoder = ForwardLSTM(vocab_size, embedding_size or hidden_size, hidden_size, num_layers, dropout)
+        self.word = nn.Linear(hidden_size, vocab_size)
+
+    def log_prob(self, outputs: Tensor, output_lengths: Tensor) -> Tensor:
+        """log p(outputs), EOS included: ids [B,J], [B] -> [B]."""
+        require_eos("outputs", outputs, output_lengths)
+        return self(outputs, output_lengths)
+
+    def forward(self, outputs: Tensor, output_lengths: Tensor) -> Tensor:
+        """``log_prob`` without looking at the ids."""
+        return summed_log_probs(self.word(self.decoder(after_bos(outputs))), outputs, output_lengths)
+
+    def start(self, n: int) -> LSTMState:
+        """The state of ``n`` outputs of which nothing has been said, not even BOS."""
+        return self.decoder.start(n)
+
+    def step(self, symbols_N: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
+        """Append a symbol (BOS first) to each output: log p(next symbol) [N,V], and the state to go on from."""
+        states_NH, state = self.decoder.step(symbols_N, state)
+        return at_least_float32(self.word(states_NH)).log_softmax(-1), state
+
+
+def summed_log_probs(logits_BJV: Tensor, outputs_BJ: Tensor, output_lengths: Tensor) -> Tensor:
+    """Σ_j log softmax(logits_j)[v_j] over each output's length: [B]."""
+    loss = F.cross_entropy(at_least_float32(logits_BJV).flatten(0, 1), outputs_BJ.flatten(), reduction="none")
+    inside_BJ = inside(output_lengths, outputs_BJ.shape[1], outputs_BJ.device)
+    return -loss.view_as(outputs_BJ).masked_fill(~inside_BJ, 0.0).sum(1)
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Probabilities are normalised in float32 even when the network computed in bfloat16."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,0 +1,150 @@
+"""SSNT, the segment-to-segment neural transducer: p(v | u) with a latent monotone alignment.
+
+Encoder state h_i of u_1..u_i and decoder state s_j of v_1..v_{j-1} meet twice:
+
+    word:  p(v_j | i, j) = softmax(W_h h_i + W_s s_j + b)          logits are a sum a_i + c_j   (``joint``)
+    emit:  e(i, j) = sigmoid(m · tanh(U_h h_i + U_s s_j + d))      else shift to i + 1          (``lattice``)
+
+and log p(v, z_J = I | u) is the log-sum over the lattice of their products. Since nothing forces an emission at
+i = I, the probabilities of all v sum to less than one: an SSNT's perplexity is not comparable with that of a
+sequence-to-sequence model.
+
+A direct model reads x and writes y. A channel model reads y and writes x; the decoder builds y from left to right,
+so a channel's encoder must be unidirectional.
+
+Shapes: B batch, I input positions, J output positions, N sequences stepped together, V output symbols, G gate size.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from noisychannel import lattice
+from noisychannel.joint import word_log_probs
+from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState
+from noisychannel.symbols import after_bos, require_eos
+
+
+class Side(NamedTuple):
+    """What one side's states bring to the meeting of h_i and s_j; leading dimensions are free."""
+
+    scores: Tensor
+    """a_i = W_h h_i or c_j = W_s s_j + b: [..., V]."""
+    gate: Tensor
+    """U_h h_i or U_s s_j + d: [..., G]."""
+
+
+class SSNT(nn.Module):
+    """An SSNT; ``bidirectional`` concerns the encoder and is for the direct model only."""
+
+    def __init__(
+        self,
+        input_vocab_size: int,
+        output_vocab_size: int,
+        hidden_size: int,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        num_layers: int = 1,
+        embedding_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        embedding_size = embedding_size or hidden_size
+        encoder = BidirectionalLSTM if bidirectional else ForwardLSTM
+        self.encoder = encoder(input_vocab_size, embedding_size, hidden_size, num_layers, dropout)
+        self.decoder = ForwardLSTM(output_vocab_size, embedding_size, hidden_size, num_layers, dropout)
+        self.input_word = nn.Linear(self.encoder.output_size, output_vocab_size, bias=False)
+        self.output_word = nn.Linear(hidden_size, output_vocab_size)
+        self.input_gate = nn.Linear(self.encoder.output_size, hidden_size, bias=False)
+        self.output_gate = nn.Linear(hidden_size, hidden_size)
+        self.emit = nn.Linear(hidden_size, 1)
+
+    @property
+    def bidirectional(self) -> bool:
+        return isinstance(self.encoder, BidirectionalLSTM)
+
+    def log_prob(
+        self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor
+    ) -> Tensor:
+        """log p(outputs, z_J = I | inputs): ids [B,I], [B], [B,J], [B] -> [B]. Both sides end in EOS."""
+        require_eos("inputs", inputs, input_lengths)
+        require_eos("outputs", outputs, output_lengths)
+        return self(inputs, input_lengths, outputs, output_lengths)
+
+    def forward(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor:
+        """``log_prob`` without looking at the ids, which on a GPU would wait for them."""
+        return lattice.log_marginal(*self._lattice(inputs, input_lengths, outputs), input_lengths, output_lengths)
+
+    def viterbi(
+        self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The best alignment's log p(outputs, z | inputs) [B], and its input positions [B,J] (-1 past the end)."""
+        require_eos("inputs", inputs, input_lengths)
+        require_eos("outputs", outputs, output_lengths)
+        return lattice.viterbi(*self._lattice(inputs, input_lengths, outputs), input_lengths, output_lengths)
+
+    def alignments(
+        self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor
+    ) -> Tensor:
+        """The posterior p(z_j = i | inputs, outputs) of every alignment point, [B,I,J]."""
+        require_eos("inputs", inputs, input_lengths)
+        require_eos("outputs", outputs, output_lengths)
+        return lattice.posteriors(*self._lattice(inputs, input_lengths, outputs), input_lengths, output_lengths)
+
+    def _lattice(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        input_side, output_side = self.read_inputs(inputs, input_lengths), self.read_outputs(outputs)
+        word_logp_BIJ = word_log_probs(input_side.scores, output_side.scores, outputs)
+        return word_logp_BIJ, self.emit_logits(input_side, output_side)
+
+    # The pieces a decoder drives. Whole sequences where they are known, steps where they are being built: a direct
+    # model steps its outputs, a channel model (whose inputs are the hypotheses) steps its inputs.
+
+    def read_inputs(self, inputs: Tensor, input_lengths: Tensor) -> Side:
+        """All input positions at once: ids [B,I] -> Side of [B,I,...]."""
+        if isinstance(self.encoder, BidirectionalLSTM):
+            return self._input_side(self.encoder(inputs, input_lengths))
+        return self._input_side(self.encoder(inputs))
+
+    def read_outputs(self, outputs: Tensor) -> Side:
+        """All output positions at once, position j having seen v_1..v_{j-1}: ids [B,J] -> Side of [B,J,...]."""
+        return self._output_side(self.decoder(after_bos(outputs)))
+
+    def start_inputs(self, n: int) -> LSTMState:
+        """The state of ``n`` inputs of which nothing has been read. Refused for a bidirectional encoder."""
+        return self._stepping_encoder().start(n)
+
+    def step_inputs(self, symbols_N: Tensor, state: LSTMState) -> tuple[Side, LSTMState]:
+        """Append a symbol to each input: Side of [N,...] at the new position."""
+        states_NH, state = self._stepping_encoder().step(symbols_N, state)
+        return self._input_side(states_NH), state
+
+    def start_outputs(self, n: int) -> LSTMState:
+        """The state of ``n`` outputs of which nothing has been said, not even BOS."""
+        return self.decoder.start(n)
+
+    def step_outputs(self, symbols_N: Tensor, state: LSTMState) -> tuple[Side, LSTMState]:
+        """Append a symbol (BOS first) to each output: Side of [N,...] for the position after it."""
+        states_NH, state = self.decoder.step(symbols_N, state)
+        return self._output_side(states_NH), state
+
+    def emit_logits(self, input_side: Side, output_side: Side) -> Tensor:
+        """logit of e(i, j): Sides of [..., I, G] and [..., J, G] -> [..., I, J], in float32 or better."""
+        hidden = torch.tanh(input_side.gate[..., :, None, :] + output_side.gate[..., None, :, :])
+        logits: Tensor = self.emit(hidden).squeeze(-1)
+        return logits
+
+    def _input_side(self, states: Tensor) -> Side:
+        return Side(self.input_word(states), self.input_gate(states))
+
+    def _output_side(self, states: Tensor) -> Side:
+        return Side(self.output_word(states), self.output_gate(states))
+
+    def _stepping_encoder(self) -> ForwardLSTM:
+        if isinstance(self.encoder, BidirectionalLSTM):
+            raise ValueError(
+                "a bidirectional encoder needs the whole input before its first state, so it cannot be stepped; "
+                "a channel model must have bidirectional=False"
+            )
+        return self.encoder

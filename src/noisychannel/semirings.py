@@ -1,0 +1,103 @@
+"""Semirings: the lattice recursion is written once, and asked different questions through these.
+
+Every element is a tensor of logarithms (or of a few numbers that ride on one). ``times`` follows a path,
+``plus`` joins the two ways of reaching a node. The way back through the lattice needs one more thing: of the
+weight that meets in a node, which part came by the first way? That is ``share``, the derivative of
+``plus(first, second)`` with respect to ``first``:
+
+=========  ==================  ====================  ==============================================
+semiring   plus                share                 the recursion gives
+=========  ==================  ====================  ==============================================
+Log        log(e^a + e^b)      sigmoid(a - b)        log marginal; shares give posteriors
+Max        max(a, b)           1 if a >= b else 0    Viterbi score; shares give the best alignment
+Sample     log(e^a + e^b)      Bernoulli(of Log's)   log marginal; shares give a sampled alignment
+Entropy    of (log w, H)       --                    entropy of the alignment
+=========  ==================  ====================  ==============================================
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Semiring(Protocol):
+    """What the forward recursion needs."""
+
+    def lift(self, log_weight: Tensor) -> Tensor:
+        """Turn the logarithm of an arc's weight into an element."""
+        ...
+
+    def plus(self, first: Tensor, second: Tensor) -> Tensor: ...
+
+    def times(self, first: Tensor, second: Tensor) -> Tensor: ...
+
+
+class DirectedSemiring(Semiring, Protocol):
+    """A semiring that can also say where a node's weight came from."""
+
+    def share(self, first: Tensor, second: Tensor) -> Tensor:
+        """Part of ``plus(first, second)`` due to ``first``, in [0, 1]; 0 where nothing came by ``first``."""
+        ...
+
+
+class Log:
+    """Sum over paths, in logarithms."""
+
+    def lift(self, log_weight: Tensor) -> Tensor:
+        return log_weight
+
+    def plus(self, first: Tensor, second: Tensor) -> Tensor:
+        return torch.logaddexp(first, second)
+
+    def times(self, first: Tensor, second: Tensor) -> Tensor:
+        return first + second
+
+    def share(self, first: Tensor, second: Tensor) -> Tensor:
+        # -inf - -inf is nan: a node that nothing reaches passes nothing on.
+        return torch.sigmoid(first - second).nan_to_num_(nan=0.0)
+
+
+class Max(Log):
+    """The best path. On a tie the first way wins, so the result does not depend on the machine."""
+
+    def plus(self, first: Tensor, second: Tensor) -> Tensor:
+        return torch.maximum(first, second)
+
+    def share(self, first: Tensor, second: Tensor) -> Tensor:
+        came_first = (first >= second) & (first > -torch.inf)
+        return came_first.to(first.dtype)
+
+
+class Sample(Log):
+    """One path drawn from the exact posterior: forward as ``Log``, backward by coin tosses."""
+
+    def __init__(self, generator: torch.Generator | None = None) -> None:
+        self.generator = generator
+
+    def share(self, first: Tensor, second: Tensor) -> Tensor:
+        return torch.bernoulli(super().share(first, second), generator=self.generator)
+
+
+class Entropy:
+    """Elements [2, ...]: the log of a total weight, and the entropy of the paths that make it up.
+
+    Joining two sets of paths with shares w and 1 - w:  H = w (H1 - log w) + (1 - w) (H2 - log(1 - w)).
+    """
+
+    def lift(self, log_weight: Tensor) -> Tensor:
+        return torch.stack([log_weight, torch.zeros_like(log_weight)])
+
+    def plus(self, first: Tensor, second: Tensor) -> Tensor:
+        total = torch.logaddexp(first[0], second[0])
+        joined = torch.zeros_like(total)
+        for log_weight, entropy in (first, second):
+            log_share = log_weight - total
+            part = log_share.exp() * (entropy - log_share)
+            joined = joined + torch.where(log_weight > -torch.inf, part, 0.0)
+        return torch.stack([total, joined])
+
+    def times(self, first: Tensor, second: Tensor) -> Tensor:
+        return first + second
