@@ -1,4 +1,4 @@
-"""noisychannel: sequence transduction with few pairs and many unpaired outputs (The Neural Noisy Channel, ICLR 2017)."""
+"""Sequence transduction with few pairs and many unpaired outputs, after The Neural Noisy Channel (ICLR 2017)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor)
             "word_log_probs takes [B,I,V], [B,J,V], [B,J], but got "
             f"{list(input_scores.shape)}, {list(output_scores.shape)}, {list(targets.shape)}"
         )
-    result: Tensor = _WordLogProbs.apply(input_scores, output_scores, targets)
+    result: Tensor = _WordLogProbs.apply(input_scores, output_scores, targets)  # type: ignore[no-untyped-call]
     return result
 
 

@@ -117,7 +117,7 @@ class _Total(torch.autograd.Function):
 def _total(
     semiring: DirectedSemiring, word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor
 ) -> Tensor:
-    total: Tensor = _Total.apply(semiring, word_logp, emit_logit, input_lengths, output_lengths)
+    total: Tensor = _Total.apply(semiring, word_logp, emit_logit, input_lengths, output_lengths)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -171,7 +171,7 @@ def _ascend(semiring: Semiring, emitting_DBI: Tensor, shifting_DBI: Tensor) -> _
 
 def _descend(share_DBI: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> Flow:
     """Send one unit from each sentence's last node back to the start; ``share`` of it goes by each shift."""
-    D, B, I = share_DBI.shape
+    D, B, _ = share_DBI.shape
     last_B, row_B = _last_diagonal(input_lengths, output_lengths, share_DBI.device)
     emit_DBI, shift_DBI = torch.zeros_like(share_DBI), torch.zeros_like(share_DBI)
     emit_DBI[last_B, torch.arange(B, device=share_DBI.device), row_B] = 1.0
@@ -216,7 +216,8 @@ def _positions(emit_flow_BIJ: Tensor) -> Tensor:
 def _check(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> None:
     if word_logp.dim() != 3 or word_logp.shape != emit_logit.shape:
         raise ValueError(
-            f"word_logp and emit_logit must both be [B,I,J], but are {list(word_logp.shape)} and {list(emit_logit.shape)}"
+            "word_logp and emit_logit must both be [B,I,J], but are "
+            f"{list(word_logp.shape)} and {list(emit_logit.shape)}"
         )
     B, I, J = word_logp.shape
     for name, lengths, most in (("input", input_lengths, I), ("output", output_lengths, J)):

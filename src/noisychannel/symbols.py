@@ -30,7 +30,9 @@ def reversed_within(x_BT: Tensor, lengths: Tensor) -> Tensor:
 def require_eos(name: str, ids_BT: Tensor, lengths: Tensor) -> None:
     """Raise ValueError unless every sequence is [B,T] ids, ends in EOS, and has no EOS before its end."""
     if ids_BT.dim() != 2 or lengths.shape != ids_BT.shape[:1]:
-        raise ValueError(f"{name} must be ids [B,T] with lengths [B], but are {list(ids_BT.shape)}, {list(lengths.shape)}")
+        raise ValueError(
+            f"{name} must be ids [B,T] with lengths [B], but are {list(ids_BT.shape)}, {list(lengths.shape)}"
+        )
     lengths = lengths.to(ids_BT.device)
     if ids_BT.numel() and not bool(((lengths >= 1) & (lengths <= ids_BT.shape[1])).all()):
         raise ValueError(f"{name}: lengths must lie in 1..{ids_BT.shape[1]} (EOS included), but are {lengths.tolist()}")

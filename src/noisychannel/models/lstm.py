@@ -46,8 +46,7 @@ class ForwardLSTM(nn.Module):
 
     def start(self, n: int) -> LSTMState:
         """The state of ``n`` sequences of which nothing has been read."""
-        weight = self.lstm.weight_hh_l0
-        zeros = weight.new_zeros(self.lstm.num_layers, n, self.lstm.hidden_size)
+        zeros = self.embedding.weight.new_zeros(self.lstm.num_layers, n, self.lstm.hidden_size)
         return LSTMState(zeros, zeros)
 
     def step(self, symbols_N: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:

@@ -65,9 +65,7 @@ class SSNT(nn.Module):
     def bidirectional(self) -> bool:
         return isinstance(self.encoder, BidirectionalLSTM)
 
-    def log_prob(
-        self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor
-    ) -> Tensor:
+    def log_prob(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor:
         """log p(outputs, z_J = I | inputs): ids [B,I], [B], [B,J], [B] -> [B]. Both sides end in EOS."""
         require_eos("inputs", inputs, input_lengths)
         require_eos("outputs", outputs, output_lengths)
@@ -85,9 +83,7 @@ class SSNT(nn.Module):
         require_eos("outputs", outputs, output_lengths)
         return lattice.viterbi(*self._lattice(inputs, input_lengths, outputs), input_lengths, output_lengths)
 
-    def alignments(
-        self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor
-    ) -> Tensor:
+    def alignments(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor:
         """The posterior p(z_j = i | inputs, outputs) of every alignment point, [B,I,J]."""
         require_eos("inputs", inputs, input_lengths)
         require_eos("outputs", outputs, output_lengths)

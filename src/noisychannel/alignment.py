@@ -1,0 +1,39 @@
+"""Alignments drawn as text, for a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+END = "␄"
+POINT = "●"
+
+
+def draw_alignment(input_symbols: Sequence[str], output_symbols: Sequence[str], positions: Sequence[int]) -> str:
+    """A grid with a row for each input symbol and a column for each output symbol, both EOS included.
+
+    The point in a column marks the input position at which that output symbol was emitted.
+    """
+    rows = [*map(_visible, input_symbols), END]
+    columns = [*map(_visible, output_symbols), END]
+    margin = max(_width(symbol) for symbol in rows)
+    widths = [_width(symbol) for symbol in columns]
+    lines = [" " * margin + "  " + " ".join(columns)]
+    for i, symbol in enumerate(rows):
+        cells = [_fill(POINT if z == i else "·", width) for z, width in zip(positions, widths, strict=True)]
+        lines.append((_fill(symbol, margin) + "  " + " ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def _visible(symbol: str) -> str:
+    return "␣" if symbol == " " else symbol
+
+
+def _width(symbol: str) -> int:
+    """Columns on a terminal: wide East Asian characters take two, combining ones none."""
+    wide = sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in symbol if not unicodedata.combining(c))
+    return max(wide, 1)
+
+
+def _fill(symbol: str, width: int) -> str:
+    return symbol + " " * (width - _width(symbol))

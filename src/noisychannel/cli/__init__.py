@@ -1,0 +1,1 @@
+"""The program ``noisychannel``: one module a command."""

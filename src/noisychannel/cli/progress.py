@@ -1,0 +1,111 @@
+"""How a training shows itself: bars on a terminal, plain lines where output is piped."""
+
+from __future__ import annotations
+
+import math
+import sys
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Started
+
+
+class Display(Protocol):
+    """Shows events, and lines between them, from entering to leaving it."""
+
+    def __call__(self, event: Event) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def make_display() -> Display:
+    """Bars where stderr is a terminal, else lines; standard output is left for results."""
+    return BarDisplay() if sys.stderr.isatty() else LineDisplay()
+
+
+class LineDisplay:
+    """One line an evaluation."""
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Started(label, step, total, parameters):
+                resumed = f", from step {step}" if step else ""
+                self.say(f"{label}: {parameters:,} parameters, at most {total:,} steps{resumed}")
+            case Evaluated():
+                self.say(describe(event))
+            case Finished():
+                self.say(describe_end(event))
+
+    def say(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class BarDisplay:
+    """A bar a model, with loss, perplexity, speed and the time left; evaluations scroll by above."""
+
+    def __init__(self) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[news]}"),
+        )
+        self.progress = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+        self.tasks: dict[str, TaskID] = {}
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Started(label, step, total, _):
+                self.tasks[label] = self.progress.add_task(label, total=total, completed=step, news="")
+            case Advanced(label, step, loss, speed):
+                shown = "" if math.isnan(loss) else f"loss {loss:.3f} ppl {math.exp(min(loss, 700)):.2f} "
+                self.progress.update(self.tasks[label], completed=step, news=f"{shown}{speed:,.0f} symbols/s")
+            case Evaluated():
+                self.say(describe(event))
+            case Finished(label):
+                self.say(describe_end(event))
+                self.progress.remove_task(self.tasks.pop(label))
+
+    def say(self, line: str) -> None:
+        self.progress.console.print(line, highlight=False, markup=False)
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.progress.stop()
+
+
+def describe(event: Evaluated) -> str:
+    mark = "  best" if event.best else ""
+    return (
+        f"{event.label}: epoch {event.epoch} step {event.step}  train ppl {event.train_perplexity:.3f}  "
+        f"dev ppl {event.dev_perplexity:.3f}  lr {event.learning_rate:.2g}{mark}"
+    )
+
+
+def describe_end(event: Finished) -> str:
+    return (
+        f"{event.label}: finished after {event.step} steps and {event.seconds:.0f} s; "
+        f"best dev perplexity {event.dev_perplexity:.3f} at step {event.best_step}"
+    )

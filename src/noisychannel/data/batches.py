@@ -1,0 +1,101 @@
+"""Batches of similar lengths, planned from the lengths alone and the same for the same seed.
+
+An epoch's order depends on (seed, epoch) and nothing else, so a training that resumes finds its place by counting.
+
+Shapes: B batch, I input positions, J output positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from noisychannel.data.corpus import Corpus, LengthArray, Sequences
+from noisychannel.symbols import PAD
+
+Rows = npt.NDArray[np.int64]
+
+POOL_BATCHES = 64
+"""Batches are cut from pools of so many, each sorted by length: little padding, and still a random order."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded ids with lengths; lengths stay on the CPU, where they are looked at without waiting for a GPU."""
+
+    inputs: Tensor | None
+    input_lengths: Tensor | None
+    outputs: Tensor
+    output_lengths: Tensor
+
+    @property
+    def arguments(self) -> tuple[Tensor, ...]:
+        """What a model's ``forward`` takes."""
+        if self.inputs is None or self.input_lengths is None:
+            return self.outputs, self.output_lengths
+        return self.inputs, self.input_lengths, self.outputs, self.output_lengths
+
+    def to(self, device: torch.device) -> Batch:
+        inputs = None if self.inputs is None else self.inputs.to(device, non_blocking=True)
+        return Batch(inputs, self.input_lengths, self.outputs.to(device, non_blocking=True), self.output_lengths)
+
+
+def plan_batches(
+    corpus: Corpus, batch_size: int, batch_symbols: int | None, order: np.random.Generator | None
+) -> list[Rows]:
+    """Cut a corpus into batches of at most ``batch_size`` rows and ``batch_symbols`` symbols, padding included.
+
+    With an ``order`` the corpus is shuffled into pools, each pool sorted by length, and the batches of a pool
+    shuffled; without, the whole corpus is sorted (for evaluation). A single row over the limit is a batch of its own.
+    """
+    output_lengths = corpus.outputs.lengths
+    input_lengths = np.zeros_like(output_lengths) if corpus.inputs is None else corpus.inputs.lengths
+    if order is None:
+        return _cut(np.arange(corpus.size), input_lengths, output_lengths, batch_size, batch_symbols)
+    batches: list[Rows] = []
+    rows = order.permutation(corpus.size)
+    for start in range(0, corpus.size, pool := batch_size * POOL_BATCHES):
+        cut = _cut(rows[start : start + pool], input_lengths, output_lengths, batch_size, batch_symbols)
+        batches += [cut[n] for n in order.permutation(len(cut))]
+    return batches
+
+
+def make_batch(corpus: Corpus, rows: Rows) -> Batch:
+    """The padded batch of the given rows."""
+    outputs, output_lengths = _pad(corpus.outputs, rows)
+    if corpus.inputs is None:
+        return Batch(None, None, outputs, output_lengths)
+    return Batch(*_pad(corpus.inputs, rows), outputs, output_lengths)
+
+
+def _cut(
+    rows: Rows, input_lengths: LengthArray, output_lengths: LengthArray, batch_size: int, batch_symbols: int | None
+) -> list[Rows]:
+    rows = rows[np.lexsort((input_lengths[rows], output_lengths[rows]))]
+    if batch_symbols is None:
+        return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+    batches: list[Rows] = []
+    start = longest_input = longest_output = 0
+    lengths = zip(input_lengths[rows].tolist(), output_lengths[rows].tolist(), strict=True)
+    for n, (input_length, output_length) in enumerate(lengths):
+        longest_input = max(longest_input, input_length)
+        longest_output = max(longest_output, output_length)
+        size = n + 1 - start
+        if size > 1 and (size > batch_size or size * (longest_input + longest_output) > batch_symbols):
+            batches.append(rows[start:n])
+            start, longest_input, longest_output = n, input_length, output_length
+    batches.append(rows[start:])
+    return batches
+
+
+def _pad(sequences: Sequences, rows: Rows) -> tuple[Tensor, Tensor]:
+    picked = [sequences[n] for n in rows]
+    lengths = np.array([len(ids) for ids in picked])
+    padded = np.full((len(picked), lengths.max()), PAD, dtype=np.int64)
+    for row, ids in zip(padded, picked, strict=True):
+        row[: len(ids)] = ids
+    return torch.from_numpy(padded), torch.from_numpy(lengths)

@@ -1,0 +1,91 @@
+"""One side's vocabulary together with the way its text is cut: text -> ids and back, and kept with a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from noisychannel.atomic import write_bytes, write_text
+from noisychannel.data.symbols import Characters, Splitter, Subwords, TextConfig, Words, normalise
+from noisychannel.errors import NoisyChannelError
+from noisychannel.symbols import EOS, SPECIAL_SYMBOLS, UNK
+
+
+class Codec:
+    """Ids 0..3 are PAD, BOS, EOS, UNK; then the features (as ``<tag>``), then the symbols, most frequent first."""
+
+    def __init__(self, config: TextConfig, splitter: Splitter, symbols: Sequence[str], features: Sequence[str]) -> None:
+        self.config = config
+        self.splitter = splitter
+        self.features = tuple(features)
+        self.symbols = tuple(symbols)
+        self.names = (*SPECIAL_SYMBOLS, *(f"<{tag}>" for tag in features), *symbols)
+        self._feature_ids = {tag: len(SPECIAL_SYMBOLS) + n for n, tag in enumerate(self.features)}
+        first = len(SPECIAL_SYMBOLS) + len(self.features)
+        self._symbol_ids = {symbol: first + n for n, symbol in enumerate(self.symbols)}
+
+    @staticmethod
+    def build(config: TextConfig, splitter: Splitter, counts: Counter[str], features: Iterable[str]) -> Codec:
+        """Choose the vocabulary from symbol counts; ties are broken by the symbol, so the result is reproducible."""
+        kept = sorted((s for s, n in counts.items() if n >= config.min_count), key=lambda s: (-counts[s], s))
+        return Codec(config, splitter, kept[: config.max_size], sorted(set(features)))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def split(self, text: str) -> list[str]:
+        """The symbols of a text, known or not."""
+        return self.splitter.split(normalise(text, self.config))
+
+    def ids(self, symbols: Iterable[str], features: Iterable[str] = ()) -> list[int]:
+        """Features, symbols, EOS as ids; what is unknown becomes UNK."""
+        tags = [self._feature_ids.get(tag, UNK) for tag in features]
+        return [*tags, *(self._symbol_ids.get(symbol, UNK) for symbol in symbols), EOS]
+
+    def encode(self, text: str, features: Iterable[str] = ()) -> list[int]:
+        """``ids`` of a text."""
+        return self.ids(self.split(text), features)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of output ids (special symbols and features are left out)."""
+        first = len(SPECIAL_SYMBOLS) + len(self.features)
+        return self.splitter.join([self.names[i] for i in ids if i >= first])
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of everything that gives ids their meaning; a checkpoint remembers it."""
+        digest = hashlib.sha256(json.dumps([self.names, self.config.units]).encode())
+        return digest.hexdigest()[:16]
+
+    def save(self, directory: Path, side: str) -> None:
+        record = {"text": asdict(self.config), "features": self.features, "symbols": self.symbols}
+        if isinstance(self.splitter, Subwords):
+            write_bytes(directory / f"{side}.sentencepiece", self.splitter.model)
+        write_text(directory / f"{side}.vocabulary.json", json.dumps(record, ensure_ascii=False, indent=0) + "\n")
+
+    @staticmethod
+    def load(directory: Path, side: str) -> Codec:
+        file = directory / f"{side}.vocabulary.json"
+        try:
+            record = json.loads(file.read_text(encoding="utf-8"))
+            config = TextConfig(**record["text"])
+            splitter: Splitter
+            match config.units:
+                case "characters":
+                    splitter = Characters()
+                case "words":
+                    splitter = Words()
+                case "subwords":
+                    model = directory / f"{side}.sentencepiece"
+                    splitter = Subwords(model.read_bytes(), str(model))
+            return Codec(config, splitter, record["symbols"], record["features"])
+        except FileNotFoundError as error:
+            raise NoisyChannelError(f"{error.filename}: missing; the run directory is incomplete") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise NoisyChannelError(
+                f"{file}: not a vocabulary ({error}); restore it from a copy, or train again"
+            ) from error

@@ -1,0 +1,110 @@
+"""Sequences of ids on disk, mapped into memory: a corpus of millions of lines costs a dozen bytes a line in RAM."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from noisychannel.atomic import cannot_write
+
+IdArray = npt.NDArray[np.int32]
+LengthArray = npt.NDArray[np.int64]
+
+WRITTEN_AT_ONCE = 1 << 18
+"""Ids gathered in memory before they are written."""
+
+
+class SequenceWriter:
+    """Appends sequences to ``stem``.ids, and closes with their lengths in ``stem``.lengths.npy."""
+
+    def __init__(self, stem: Path) -> None:
+        self.stem = stem
+        self._file = _ids_file(stem).open("wb")
+        self._pending: list[int] = []
+        self._lengths: list[npt.NDArray[np.int32]] = []
+        self._pending_lengths: list[int] = []
+
+    def append(self, ids: Sequence[int]) -> None:
+        self._pending += ids
+        self._pending_lengths.append(len(ids))
+        if len(self._pending) >= WRITTEN_AT_ONCE:
+            self._flush()
+
+    def close(self) -> Sequences:
+        self._flush()
+        try:
+            self._file.close()
+            lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, np.int32)
+            np.save(_lengths_file(self.stem), lengths)
+        except OSError as error:
+            raise cannot_write(_ids_file(self.stem), error) from error
+        return Sequences.open(self.stem)
+
+    def _flush(self) -> None:
+        try:
+            self._file.write(np.asarray(self._pending, dtype=np.int32).tobytes())
+        except OSError as error:
+            raise cannot_write(_ids_file(self.stem), error) from error
+        self._lengths.append(np.asarray(self._pending_lengths, dtype=np.int32))
+        self._pending, self._pending_lengths = [], []
+
+
+class Sequences(NamedTuple):
+    """Many sequences of ids: sequence n is ``ids[starts[n] : starts[n + 1]]``."""
+
+    ids: IdArray
+    starts: LengthArray
+
+    @staticmethod
+    def open(stem: Path) -> Sequences:
+        lengths = np.load(_lengths_file(stem))
+        starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=starts[1:])
+        # An empty file cannot be mapped.
+        ids: IdArray = np.memmap(_ids_file(stem), dtype=np.int32, mode="r") if starts[-1] else np.zeros(0, np.int32)
+        return Sequences(ids, starts)
+
+    @property
+    def lengths(self) -> LengthArray:
+        return np.diff(self.starts)
+
+    def lengths_of(self, rows: npt.NDArray[np.int64]) -> LengthArray:
+        return self.starts[rows + 1] - self.starts[rows]
+
+    def __getitem__(self, n: int) -> IdArray:  # type: ignore[override]
+        return self.ids[self.starts[n] : self.starts[n + 1]]
+
+
+class Corpus(NamedTuple):
+    """What one model is trained on; a language model has no inputs."""
+
+    inputs: Sequences | None
+    outputs: Sequences
+
+    @property
+    def size(self) -> int:
+        return len(self.outputs.starts) - 1
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of every id: a resumed training must go on with the very same data."""
+        digest = hashlib.blake2b(digest_size=8)
+        for sequences in (self.inputs, self.outputs):
+            if sequences is not None:
+                digest.update(sequences.starts.tobytes())
+                for start in range(0, len(sequences.ids), WRITTEN_AT_ONCE):
+                    digest.update(sequences.ids[start : start + WRITTEN_AT_ONCE].tobytes())
+        return digest.hexdigest()
+
+
+def _ids_file(stem: Path) -> Path:
+    return stem.with_name(stem.name + ".ids")
+
+
+def _lengths_file(stem: Path) -> Path:
+    return stem.with_name(stem.name + ".lengths.npy")

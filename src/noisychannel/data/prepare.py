@@ -1,0 +1,255 @@
+"""From a configuration to vocabularies and corpora, in two passes over the files and bounded memory.
+
+The first pass counts symbols (or trains subwords) for each group; the second writes ids. Both sides' vocabularies
+hold the feature symbols, because a feature stands before whatever a model is conditioned on: before x for the direct
+model, before y for the channel.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from noisychannel.data.codec import Codec
+from noisychannel.data.corpus import Corpus, Sequences, SequenceWriter
+from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel, read_unpaired
+from noisychannel.data.symbols import TextConfig, make_splitter, normalise
+from noisychannel.errors import BadInputError
+from noisychannel.symbols import UNK
+
+Split = Literal["train", "dev", "unpaired"]
+SPLITS: tuple[Split, ...] = ("train", "dev", "unpaired")
+PAIRED: tuple[Split, ...] = ("train", "dev")
+SEQUENCES = ("inputs", "outputs", "tagged_inputs", "tagged_outputs", "all_outputs")
+"""What is stored of train and dev; ``all_outputs`` of train holds the unpaired outputs too."""
+
+
+@dataclass(kw_only=True)
+class DataConfig:
+    """Which files hold what.
+
+    Args:
+        train: Training pairs: files, directories, globs or hf:NAME:SPLIT.
+        dev: Held-out pairs, for early stopping and tuning.
+        columns: What the columns are: a list of input, output, features, group and -, or a preset.
+        train_outputs: For two parallel files: the output side of train (then train is the input side).
+        dev_outputs: For two parallel files: the output side of dev.
+        unpaired: Further outputs without inputs, for the language model.
+        unpaired_columns: What the columns of unpaired are; a plain list has one, output.
+        feature_separator: What separates features.
+        input: How the input's text becomes symbols.
+        output: How the output's text becomes symbols.
+        too_long: What to do with a training item over max_length.
+    """
+
+    train: list[str] = field(default_factory=list)
+    dev: list[str] = field(default_factory=list)
+    columns: str = "pairs"
+    train_outputs: list[str] = field(default_factory=list)
+    dev_outputs: list[str] = field(default_factory=list)
+    unpaired: list[str] = field(default_factory=list)
+    unpaired_columns: str = "output"
+    feature_separator: str = ";"
+    input: TextConfig = field(default_factory=TextConfig)
+    output: TextConfig = field(default_factory=TextConfig)
+    too_long: Literal["drop", "truncate"] = "drop"
+
+
+@dataclass
+class Counts:
+    """What became of one split's lines."""
+
+    lines: int = 0
+    dropped: int = 0
+    truncated: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    def summary(self) -> str:
+        parts = [f"{self.lines - self.dropped:,} lines"]
+        if self.dropped:
+            parts.append(f"{self.dropped:,} dropped as too long")
+        if self.truncated:
+            parts.append(f"{self.truncated:,} truncated")
+        if self.unknown:
+            shown = ", ".join(f"{symbol!r} ×{n}" for symbol, n in self.unknown.most_common(5))
+            parts.append(f"{self.unknown.total():,} unknown symbols ({shown}{', …' if len(self.unknown) > 5 else ''})")
+        return ", ".join(parts)
+
+
+@dataclass
+class Prepared:
+    """One group's data: its vocabularies, where its sequences are, and what became of its lines."""
+
+    input_codec: Codec
+    output_codec: Codec
+    directory: Path
+    counts: dict[Split, Counts]
+
+
+def open_corpus(directory: Path, role: str, split: Literal["train", "dev"]) -> Corpus:
+    """What the model of a role reads and writes; the channel's corpus is the pairs swapped."""
+
+    def tagged(side: str) -> Sequences:
+        return Sequences.open(directory / f"{split}.tagged_{side}")
+
+    def plain(side: str) -> Sequences:
+        return Sequences.open(directory / f"{split}.{side}")
+
+    match role:
+        case "lm":
+            return Corpus(None, plain("all_outputs"))
+        case "channel":
+            return Corpus(tagged("outputs"), plain("inputs"))
+        case _:
+            return Corpus(tagged("inputs"), plain("outputs"))
+
+
+class DataSource:
+    """The rows a configuration names; each call reads the files anew."""
+
+    def __init__(self, config: DataConfig) -> None:
+        self.config = config
+        self.columns = Columns.parse(config.columns, "data.columns", ("input", "output"))
+        self.unpaired_columns = Columns.parse(config.unpaired_columns, "data.unpaired_columns", ("output",))
+        if config.train_outputs or config.dev_outputs:
+            if bool(config.train_outputs) != bool(config.dev_outputs):
+                raise BadInputError("data.train_outputs and data.dev_outputs go together: set both, or neither")
+            if self.columns.roles != ("input", "output"):
+                raise BadInputError(
+                    "data.columns: parallel files (train_outputs, dev_outputs) have no columns; remove it"
+                )
+        for key in ("train", "dev"):
+            if not getattr(config, key):
+                raise BadInputError(f"data.{key}: no file is named; set it in the configuration")
+
+    @property
+    def grouped(self) -> bool:
+        return "group" in self.columns.roles
+
+    def rows(self, split: Split) -> Iterator[Row]:
+        """The rows of a split, in file order; an empty split is refused."""
+        config = self.config
+        match split:
+            case "unpaired":
+                rows = read_unpaired(config.unpaired, self.unpaired_columns, config.feature_separator)
+            case "train" if config.train_outputs:
+                rows = read_parallel(config.train, config.train_outputs)
+            case "dev" if config.dev_outputs:
+                rows = read_parallel(config.dev, config.dev_outputs)
+            case "train":
+                rows = read_pairs(config.train, self.columns, config.feature_separator)
+            case "dev":
+                rows = read_pairs(config.dev, self.columns, config.feature_separator)
+        empty = True
+        for row in rows:
+            empty = False
+            yield row if self.grouped else row._replace(group="")
+        if empty and getattr(config, split):
+            raise BadInputError(
+                f"{', '.join(getattr(config, split))}: empty; there is nothing to train on (data.{split})"
+            )
+
+
+def prepare(config: DataConfig, directory_of: Callable[[str], Path]) -> dict[str, Prepared]:
+    """Vocabularies and encoded corpora of every group (one, named '', where there are no groups)."""
+    source = DataSource(config)
+    prepared = {
+        group: Prepared(*codecs, directory_of(group), {split: Counts() for split in SPLITS})
+        for group, codecs in _build_codecs(source).items()
+    }
+    _encode(source, prepared)
+    return prepared
+
+
+def _build_codecs(source: DataSource) -> dict[str, tuple[Codec, Codec]]:
+    """The first pass: every group's input and output vocabulary, the latter from unpaired outputs too."""
+    config = source.config
+    input_texts = (normalise(row.input, config.input) for row in source.rows("train"))
+    input_splitter = make_splitter(config.input, input_texts, "data.input")
+    output_texts = (
+        normalise(row.output, config.output) for row in chain(source.rows("train"), source.rows("unpaired"))
+    )
+    output_splitter = make_splitter(config.output, output_texts, "data.output")
+
+    input_counts: dict[str, Counter[str]] = defaultdict(Counter)
+    output_counts: dict[str, Counter[str]] = defaultdict(Counter)
+    features: dict[str, set[str]] = defaultdict(set)
+    for row in source.rows("train"):
+        input_counts[row.group].update(input_splitter.split(normalise(row.input, config.input)))
+        features[row.group].update(row.features)
+    for row in chain(source.rows("train"), source.rows("unpaired")):
+        if row.group in input_counts:
+            output_counts[row.group].update(output_splitter.split(normalise(row.output, config.output)))
+    return {
+        group: (
+            Codec.build(config.input, input_splitter, input_counts[group], features[group]),
+            Codec.build(config.output, output_splitter, output_counts[group], features[group]),
+        )
+        for group in input_counts
+    }
+
+
+def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
+    """The second pass: every row as ids, into its group's files."""
+    writers: dict[tuple[str, str], SequenceWriter] = {}
+    for group, target in prepared.items():
+        target.directory.mkdir(parents=True, exist_ok=True)
+        for split in PAIRED:
+            for name in SEQUENCES:
+                writers[group, f"{split}.{name}"] = SequenceWriter(target.directory / f"{split}.{name}")
+
+    for split in SPLITS:
+        for row in source.rows(split):
+            if row.group not in prepared:
+                if split == "unpaired":
+                    continue
+                raise BadInputError(f"{row.where}: the group {row.group!r} does not occur in data.train")
+            counts = prepared[row.group].counts[split]
+            counts.lines += 1
+            encoded = _encode_row(row, prepared[row.group], source.config.too_long, counts)
+            if encoded is None:
+                counts.dropped += 1
+                continue
+            names = ("all_outputs",) if split == "unpaired" else SEQUENCES
+            for name in names:
+                writers[row.group, f"{'dev' if split == 'dev' else 'train'}.{name}"].append(encoded[name])
+
+    for writer in writers.values():
+        writer.close()
+    for group, target in prepared.items():
+        for split in PAIRED:
+            kept = target.counts[split].lines - target.counts[split].dropped
+            if kept == 0:
+                of_group = f" of the group {group!r}" if group else ""
+                raise BadInputError(
+                    f"data.{split}: no line{of_group} is left (too long, or none given); raise max_length"
+                )
+
+
+def _encode_row(row: Row, prepared: Prepared, too_long: str, counts: Counts) -> dict[str, list[int]] | None:
+    """The ids of a row under each name of SEQUENCES; None where it is to be dropped."""
+    sides = {}
+    for side, codec in (("input", prepared.input_codec), ("output", prepared.output_codec)):
+        symbols = codec.split(getattr(row, side))
+        limit = codec.config.max_length
+        if limit is not None and len(symbols) > limit:
+            if too_long == "drop":
+                return None
+            counts.truncated += 1
+            symbols = symbols[:limit]
+        sides[side] = codec.ids(symbols)
+        if UNK in sides[side]:
+            counts.unknown.update(s for s, i in zip(symbols, sides[side], strict=False) if i == UNK)
+    input_tags = prepared.input_codec.ids((), row.features)[:-1]
+    output_tags = prepared.output_codec.ids((), row.features)[:-1]
+    return {
+        "inputs": sides["input"],
+        "outputs": sides["output"],
+        "all_outputs": sides["output"],
+        "tagged_inputs": input_tags + sides["input"],
+        "tagged_outputs": output_tags + sides["output"],
+    }

@@ -1,0 +1,164 @@
+"""Rows of paired and unpaired data: what stands in a line, before it becomes symbols.
+
+A source is a file, a directory, a glob, two parallel files, or ``hf:NAME[@CONFIG]:SPLIT`` for a Hugging Face dataset.
+``columns`` says what its columns are: a comma-separated list of
+
+    input, output    the two sides
+    features         morphological tags, prepended to the input as symbols
+    group            one set of models is trained for each value
+    -                ignored
+
+(for a Hugging Face dataset ``input=document,output=summary``, dots reaching into nested fields), or a preset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from noisychannel.data.files import Line, find_files, read_lines
+from noisychannel.errors import BadInputError, missing_extra
+
+PRESETS = {
+    "pairs": "input,output",
+    "unimorph": "input,output,features",
+    "sigmorphon2016": "input,features,output",
+    "sigmorphon2017": "input,output,features",
+    "sigmorphon2018": "input,output,features",
+    "sigmorphon2019": "input,output,features",
+    "sigmorphon2020": "input,output,features",
+    "sigmorphon2021": "input,output,features",
+    "sigmorphon2022": "input,output,features",
+    "sigmorphon2023": "input,features,output",
+}
+ROLES = ("input", "output", "features", "group", "-")
+HUB = "hf:"
+
+
+class Row(NamedTuple):
+    """One item of data as text."""
+
+    input: str
+    """Empty in unpaired data."""
+    output: str
+    features: tuple[str, ...]
+    group: str
+    """Empty where there are no groups."""
+    where: str
+    """file:line, for complaints."""
+
+
+class Columns(NamedTuple):
+    """What each column holds; ``fields`` are the names in a Hugging Face dataset."""
+
+    roles: tuple[str, ...]
+    fields: tuple[str, ...]
+
+    @staticmethod
+    def parse(text: str, key: str, needed: Sequence[str]) -> Columns:
+        """Read a ``columns`` value of the configuration; ``key`` is its name there, for complaints."""
+        items = [item.strip() for item in PRESETS.get(text.strip(), text).split(",")]
+        roles = tuple(item.partition("=")[0] for item in items)
+        fields = tuple(item.partition("=")[2] for item in items)
+        named = [role for role in roles if role != "-"]
+        for role in roles:
+            if role not in ROLES:
+                raise BadInputError(
+                    f"{key}: unknown column {role!r}; use a list of {', '.join(ROLES)}, or one of {', '.join(PRESETS)}"
+                )
+        for role in {*named, *needed}:
+            if named.count(role) != 1:
+                raise BadInputError(f"{key}: {role!r} must be named exactly once in {text!r}")
+        return Columns(roles, fields)
+
+
+def read_pairs(sources: Sequence[str], columns: Columns, feature_separator: str) -> Iterator[Row]:
+    """Rows of tab-separated files or of Hugging Face datasets, none with an empty output or input."""
+    for row in _read(sources, columns, feature_separator):
+        for side, text in (("input", row.input), ("output", row.output)):
+            if not text.strip():
+                raise BadInputError(f"{row.where}: the {side} is empty; fill it or remove the line")
+        yield row
+
+
+def read_parallel(inputs: Sequence[str], outputs: Sequence[str]) -> Iterator[Row]:
+    """Rows of two sets of parallel files, line by line."""
+    for input_file, output_file in zip_longest(find_files(inputs), find_files(outputs)):
+        if input_file is None or output_file is None:
+            raise BadInputError(
+                f"{input_file or output_file}: its parallel file is missing; name as many files on both sides"
+            )
+        here = there = None
+        for here, there in zip_longest(read_lines(input_file), read_lines(output_file)):
+            if here is None or there is None:
+                short, long = (output_file, input_file) if there is None else (input_file, output_file)
+                lines = (here or there).number - 1
+                raise BadInputError(f"{short}: ends after line {lines}, but {long} goes on; the files must be parallel")
+            for line in (here, there):
+                if not line.text.strip():
+                    raise BadInputError(f"{line.where}: the line is empty; fill it, or remove it on both sides")
+            yield Row(here.text, there.text, (), "", here.where)
+
+
+def read_unpaired(sources: Sequence[str], columns: Columns, feature_separator: str) -> Iterator[Row]:
+    """Rows of lists of outputs; empty lines of plain lists are passed over."""
+    for row in _read(sources, columns, feature_separator):
+        if row.output.strip():
+            yield row
+
+
+def _read(sources: Sequence[str], columns: Columns, feature_separator: str) -> Iterator[Row]:
+    for source in sources:
+        if source.startswith(HUB):
+            rows: Iterable[tuple[list[str], str]] = _hub_rows(source, columns)
+        else:
+            rows = (row for file in find_files([source]) for row in _file_rows(read_lines(file), columns))
+        for values, where in rows:
+            named = dict(zip(columns.roles, values, strict=True))
+            features = tuple(f for f in named.get("features", "").split(feature_separator) if f)
+            yield Row(named.get("input", ""), named.get("output", ""), features, named.get("group", ""), where)
+
+
+def _file_rows(lines: Iterable[Line], columns: Columns) -> Iterator[tuple[list[str], str]]:
+    for line in lines:
+        values = line.text.split("\t")
+        if len(values) != len(columns.roles):
+            if columns.roles == ("output",):
+                raise BadInputError(f"{line.where}: a tab in a plain list; say what the columns are (unpaired_columns)")
+            raise BadInputError(
+                f"{line.where}: {len(values)} tab-separated columns, but {len(columns.roles)} are expected "
+                f"({', '.join(columns.roles)})"
+            )
+        yield values, line.where
+
+
+def _hub_rows(source: str, columns: Columns) -> Iterator[tuple[list[str], str]]:
+    try:
+        import datasets
+    except ImportError:
+        raise missing_extra("datasets", "hub", source) from None
+    name, colon, split = source.removeprefix(HUB).rpartition(":")
+    if not colon or not name or not split:
+        raise BadInputError(f"{source}: name a dataset and a split, as in hf:gigaword:train")
+    if not all(columns.fields):
+        raise BadInputError(f"{source}: say which field is which, as in columns: input=document,output=summary")
+    name, _, config = name.partition("@")
+    try:
+        rows = datasets.load_dataset(name, config or None, split=split, streaming=True)
+        for number, row in enumerate(rows):
+            where = f"{source}[{number}]"
+            yield [_field(row, field, where) for field in columns.fields], where
+    except (OSError, ValueError, RuntimeError) as error:
+        if isinstance(error, BadInputError):
+            raise
+        raise BadInputError(f"{source}: {str(error).splitlines()[0]}") from error
+
+
+def _field(row: Any, field: str, where: str) -> str:
+    value = row
+    for name in field.split("."):
+        if not isinstance(value, dict) or name not in value:
+            raise BadInputError(f"{where}: no field {field!r}; the fields are {', '.join(map(str, row))}")
+        value = value[name]
+    return str(value).replace("\n", " ")

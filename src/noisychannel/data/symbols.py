@@ -1,0 +1,129 @@
+"""From text to symbols and back: characters, whitespace words, or sentencepiece subwords."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from noisychannel.errors import BadInputError, missing_extra
+
+Units = Literal["characters", "words", "subwords"]
+DIGIT = re.compile(r"\d")
+
+
+@dataclass(kw_only=True)
+class TextConfig:
+    """How one side's text becomes symbols.
+
+    Args:
+        units: What a symbol is.
+        lowercase: Lower-case the text first.
+        digits_to_hash: Replace every digit by '#' first.
+        min_count: Symbols seen less often in training become UNK.
+        max_size: Keep at most so many symbols, the most frequent (for subwords: how many to train).
+        sentencepiece: A sentencepiece model to use instead of training one.
+        max_length: Longest sequence in symbols, EOS not counted; longer ones are dropped or truncated.
+    """
+
+    units: Units = "characters"
+    lowercase: bool = False
+    digits_to_hash: bool = False
+    min_count: int = 1
+    max_size: int | None = None
+    sentencepiece: str | None = None
+    max_length: int | None = None
+
+
+class Splitter(Protocol):
+    """One way to cut a normalised text into symbols."""
+
+    def split(self, text: str) -> list[str]: ...
+
+    def join(self, symbols: Sequence[str]) -> str: ...
+
+
+class Characters:
+    def split(self, text: str) -> list[str]:
+        return list(text)
+
+    def join(self, symbols: Sequence[str]) -> str:
+        return "".join(symbols)
+
+
+class Words:
+    def split(self, text: str) -> list[str]:
+        return text.split()
+
+    def join(self, symbols: Sequence[str]) -> str:
+        return " ".join(symbols)
+
+
+class Subwords:
+    """Sentencepiece; ``model`` is the serialised model, kept with the run."""
+
+    def __init__(self, model: bytes, where: str) -> None:
+        self.model = model
+        try:
+            self.processor = _sentencepiece().SentencePieceProcessor(model_proto=model)
+        except (RuntimeError, OSError) as error:
+            raise BadInputError(f"{where}: not a sentencepiece model ({error})") from error
+
+    def split(self, text: str) -> list[str]:
+        pieces: list[str] = self.processor.encode(text, out_type=str)
+        return pieces
+
+    def join(self, symbols: Sequence[str]) -> str:
+        text: str = self.processor.decode_pieces(list(symbols))
+        return text
+
+    @staticmethod
+    def train(texts: Iterable[str], size: int, where: str) -> Subwords:
+        """Train on at most a million sampled texts, so that memory stays bounded."""
+        model = io.BytesIO()
+        try:
+            _sentencepiece().SentencePieceTrainer.train(
+                sentence_iterator=iter(texts), model_writer=model, vocab_size=size, hard_vocab_limit=False,
+                character_coverage=1.0, input_sentence_size=1_000_000, bos_id=-1, eos_id=-1, minloglevel=2,
+                num_threads=1,
+            )  # fmt: skip
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise BadInputError(f"{where}: sentencepiece could not train {size} subwords ({reason})") from error
+        return Subwords(model.getvalue(), where)
+
+
+def normalise(text: str, config: TextConfig) -> str:
+    """The preprocessing of the paper, as far as it is switched on."""
+    if config.lowercase:
+        text = text.lower()
+    if config.digits_to_hash:
+        text = DIGIT.sub("#", text)
+    return text
+
+
+def make_splitter(config: TextConfig, texts: Iterator[str], where: str) -> Splitter:
+    """The splitter a configuration asks for; ``texts`` (normalised) are consumed only where subwords are trained."""
+    match config.units:
+        case "characters":
+            return Characters()
+        case "words":
+            return Words()
+        case "subwords" if config.sentencepiece is not None:
+            try:
+                with open(config.sentencepiece, "rb") as file:
+                    return Subwords(file.read(), config.sentencepiece)
+            except OSError as error:
+                raise BadInputError(f"{where}.sentencepiece: {config.sentencepiece}: {error.strerror}") from error
+        case "subwords":
+            return Subwords.train(texts, config.max_size or 8000, where)
+
+
+def _sentencepiece() -> Any:
+    try:
+        import sentencepiece
+    except ImportError:
+        raise missing_extra("sentencepiece", "subwords", "units: subwords") from None
+    return sentencepiece

@@ -1,0 +1,239 @@
+"""Beam search for the baselines: any model that can be stepped, a whole list of inputs at a time.
+
+All live hypotheses of a sentence are equally long. A step draws their 2K best extensions, enough that K of them do
+not end, whatever happens: EOS competes like any symbol, and an extension that ends leaves the beam for the answers
+without taking one of the K places. Answers are ranked by
+
+    score(y) = log p(y | x) + w · |y|                      |y| counts EOS
+
+A log-probability can only fall, so a live hypothesis will never score more than log p + w · (|y| + 1), or with w > 0,
+which pays for every further symbol, log p + w · (the longest output allowed). A sentence is closed when that no longer
+beats the last of its n best answers, so stopping early never changes them. It then leaves the batch, and the others
+do not wait for it.
+
+Shapes: B open sentences, K live hypotheses of each (one at first), A answers kept, C candidates, J symbols said (BOS
+included), V symbols, N = B·K hypotheses stepped together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.symbols import BOS, EOS, PAD, UNK, require_eos
+
+
+class StepState(Protocol):
+    """What a model remembers of N hypotheses."""
+
+    def select(self, indices: Tensor) -> Self:
+        """The states of the hypotheses ``indices``, in that order, repeats allowed."""
+        ...
+
+
+StateT = TypeVar("StateT", bound=StepState)
+
+
+class StepModel(Protocol[StateT]):
+    """A model p(y | x) that says y one symbol at a time."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """As of any module; they tell the device."""
+        ...
+
+    def start(self, inputs: Tensor, input_lengths: Tensor) -> StateT:
+        """The state of one output for each input, of which nothing has been said, not even BOS: ids [B,I], [B]."""
+        ...
+
+    def step(self, symbols_N: Tensor, state: StateT) -> tuple[Tensor, StateT]:
+        """Append a symbol (BOS first) to each output: log p(next symbol) [N,V], and the state to go on from."""
+        ...
+
+
+class Beam(NamedTuple):
+    """Hypotheses of B sentences, best first; a log-probability of -inf marks an empty place."""
+
+    tokens: Tensor
+    """The ids said, BOS first, PAD after the end: [B,K,J]."""
+    log_prob: Tensor
+    """log p of those ids: [B,K]."""
+    length: Tensor
+    """|y|, BOS not counted, EOS counted: [B,K]."""
+
+    def score(self, length_weight: float) -> Tensor:
+        """log p + w·|y|: [B,K]."""
+        return torch.add(self.log_prob, self.length, alpha=length_weight)
+
+    def where(self, keep_BK: Tensor) -> Beam:
+        """The other places emptied."""
+        return self._replace(log_prob=self.log_prob.masked_fill(~keep_BK, -torch.inf))
+
+    def take(self, places_BC: Tensor) -> Beam:
+        """The hypotheses at these places of each sentence."""
+        tokens_BCJ = self.tokens.take_along_dim(places_BC[:, :, None], dim=1)
+        return Beam(tokens_BCJ, self.log_prob.gather(1, places_BC), self.length.gather(1, places_BC))
+
+    def select(self, sentences: Tensor) -> Beam:
+        """The hypotheses of these sentences only."""
+        return Beam(*(x[sentences] for x in self))
+
+
+class Step(NamedTuple):
+    """What one more symbol makes of a search."""
+
+    live: Beam
+    """At most ``beam_size`` hypotheses, none of which has ended."""
+    parent: Tensor
+    """The place, in the beam before the step, of the hypothesis each live one extends: [B,K]."""
+    answers: Beam
+    """The best that have ended so far, by score."""
+
+
+@torch.no_grad()
+def beam_search(
+    model: StepModel[StateT],
+    inputs: list[list[int]],
+    beam_size: int = 10,
+    n_best: int = 1,
+    max_length: int | None = None,
+    length_weight: float = 0.0,
+    allow_unk: bool = False,
+) -> list[list[Hypothesis]]:
+    """The ``n_best`` outputs found for each input (ids that end in EOS), best first; fewer where fewer ended.
+
+    Args:
+        model: used as it is: call its ``eval()`` first.
+        inputs: decoded as one batch; the answers do not depend on which others are in it.
+        beam_size: how many hypotheses of a sentence are extended at each step.
+        n_best: at most ``beam_size``.
+        max_length: the longest output, EOS included; 2·|x| + 10 unless given. Where no output ends within it, the
+            best partial one is returned with ``complete=False``.
+        length_weight: w in log p(y | x) + w·|y|.
+        allow_unk: whether an output may hold UNK; PAD and BOS are never proposed.
+    """
+    _check(inputs, beam_size, n_best, max_length)
+    if not inputs:
+        return []
+    device = next(model.parameters()).device
+    limit_B = torch.tensor([max_length or 2 * len(ids) + 10 for ids in inputs], device=device)
+    sentence_B = torch.arange(len(inputs), device=device)
+    found: list[list[Hypothesis]] = [[] for _ in inputs]
+
+    live, answers = _start(len(inputs), n_best, device)
+    state = model.start(*_padded(inputs, device))
+    length = 0
+    while len(sentence_B):
+        next_NV, state = model.step(live.tokens[:, :, -1].flatten(), state)
+        B, K = live.log_prob.shape
+        next_BKV = _allowed(next_NV, allow_unk).view(B, K, -1)
+        live, parent_BK, answers = extend(live, answers, next_BKV, beam_size, length_weight)
+        length += 1
+
+        longest_B = limit_B if length_weight > 0 else torch.full_like(limit_B, length + 1)
+        bound_B = torch.add(live.log_prob[:, 0], longest_B, alpha=length_weight)
+        open_B = (length < limit_B) & (bound_B > answers.score(length_weight)[:, -1])
+        closed, still = (~open_B).nonzero().squeeze(1), open_B.nonzero().squeeze(1)
+        if len(closed):
+            hypotheses = _hypotheses(live.select(closed), answers.select(closed), length_weight)
+            for sentence, best in zip(sentence_B[closed].tolist(), hypotheses, strict=True):
+                found[sentence] = best
+        state = state.select((still[:, None] * K + parent_BK[still]).flatten())
+        live, answers = live.select(still), answers.select(still)
+        sentence_B, limit_B = sentence_B[still], limit_B[still]
+    return found
+
+
+def extend(live: Beam, answers: Beam, next_BKV: Tensor, beam_size: int, length_weight: float) -> Step:
+    """One step of the search, given log p(next symbol) of every live hypothesis."""
+    K, V = next_BKV.shape[1:]
+    log_prob_BKV = live.log_prob[:, :, None] + next_BKV
+    log_prob_BC, index_BC = log_prob_BKV.flatten(1).topk(min(2 * beam_size, K * V))
+    parent_BC, symbol_BC = index_BC // V, index_BC % V
+    parents = live.take(parent_BC)
+    tokens_BCJ = torch.cat([parents.tokens, symbol_BC[:, :, None]], dim=-1)
+    candidates = Beam(tokens_BCJ, log_prob_BC, parents.length + 1)
+
+    ended_BC = symbol_BC == EOS
+    going_on = candidates.where(~ended_BC)
+    place_BK = going_on.log_prob.topk(min(beam_size, going_on.log_prob.shape[1])).indices
+
+    before = answers._replace(tokens=F.pad(answers.tokens, (0, 1), value=PAD))
+    pool = Beam(*(torch.cat(pair, dim=1) for pair in zip(before, candidates.where(ended_BC), strict=True)))
+    best_BA = pool.score(length_weight).topk(answers.log_prob.shape[1]).indices
+    return Step(going_on.take(place_BK), parent_BC.gather(1, place_BK), pool.take(best_BA))
+
+
+def _start(B: int, n_best: int, device: torch.device) -> tuple[Beam, Beam]:
+    """One live hypothesis of each sentence, of which only BOS was said, and no answers."""
+
+    def beam(places: int, log_prob: float) -> Beam:
+        tokens = torch.full((B, places, 1), BOS, device=device)
+        return Beam(tokens, torch.full((B, places), log_prob, device=device), torch.zeros_like(tokens[:, :, 0]))
+
+    return beam(1, 0.0), beam(n_best, -torch.inf)
+
+
+def _allowed(log_prob_NV: Tensor, allow_unk: bool) -> Tensor:
+    forbidden = [PAD, BOS] if allow_unk else [PAD, BOS, UNK]
+    return log_prob_NV.index_fill(1, torch.tensor(forbidden, device=log_prob_NV.device), -torch.inf)
+
+
+def _hypotheses(live: Beam, answers: Beam, length_weight: float) -> list[list[Hypothesis]]:
+    """The answers of each sentence; of one that has none, its best live hypothesis."""
+    partial = live.take(torch.zeros_like(live.length[:, :1]))
+    return [
+        [hypothesis for hypothesis in ended if hypothesis.direct != -torch.inf] or unended
+        for ended, unended in zip(
+            _as_hypotheses(answers, length_weight, complete=True),
+            _as_hypotheses(partial, length_weight, complete=False),
+            strict=True,
+        )
+    ]
+
+
+def _as_hypotheses(beam: Beam, length_weight: float, complete: bool) -> list[list[Hypothesis]]:
+    columns = (beam.tokens, beam.log_prob, beam.length, beam.score(length_weight))
+    return [
+        [
+            Hypothesis(
+                # Without BOS, and without the EOS of a complete one.
+                tokens=tuple(tokens[1 : length if complete else length + 1]),
+                score=score,
+                direct=log_prob,
+                channel=None,
+                lm=None,
+                length=length,
+                alignment=None,
+                channel_alignment=None,
+                complete=complete,
+            )
+            for tokens, log_prob, length, score in zip(*rows, strict=True)
+        ]
+        for rows in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+
+
+def _padded(inputs: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Ids [B,I] and lengths [B]; refused where a sequence does not end in its only EOS."""
+    ids_BI = pad_sequence([torch.tensor(ids) for ids in inputs], batch_first=True, padding_value=PAD)
+    lengths_B = torch.tensor([len(ids) for ids in inputs])
+    require_eos("inputs", ids_BI, lengths_B)
+    return ids_BI.to(device), lengths_B.to(device)
+
+
+def _check(inputs: list[list[int]], beam_size: int, n_best: int, max_length: int | None) -> None:
+    if beam_size < 1:
+        raise ValueError(f"beam_size must be at least 1, but is {beam_size}")
+    if not 1 <= n_best <= beam_size:
+        raise ValueError(f"n_best must lie in 1..beam_size = {beam_size}, but is {n_best}")
+    if max_length is not None and max_length < 1:
+        raise ValueError(f"max_length counts EOS, so it must be at least 1, but is {max_length}")
+    for row, ids in enumerate(inputs):
+        if not ids:
+            raise ValueError(f"inputs[{row}] is empty; even an empty input ends in EOS (id {EOS})")

@@ -1,0 +1,1 @@
+"""Training: configuration, the loop, its checkpoints, and many models at once."""

@@ -1,0 +1,158 @@
+"""The configuration of a training run: what ``noisychannel train`` reads, and ``config.yaml`` keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from noisychannel.data.prepare import DataConfig
+from noisychannel.errors import BadInputError
+
+Role = Literal["direct", "channel", "lm", "seq2seq", "attention"]
+ROLES: tuple[Role, ...] = ("direct", "channel", "lm", "seq2seq", "attention")
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """One model.
+
+    Args:
+        hidden_size: Units of each LSTM layer.
+        num_layers: LSTM layers.
+        embedding_size: Size of the symbol embeddings; hidden_size where not set.
+        bidirectional: Read the input both ways. Not for the channel or the language model.
+        dropout: On the inputs and outputs of the LSTM, and between its layers.
+        learning_rate: Where it differs from training.learning_rate.
+        batch_size: Where it differs from training.batch_size.
+        max_epochs: Where it differs from training.max_epochs.
+    """
+
+    hidden_size: int = 256
+    num_layers: int = 1
+    embedding_size: int | None = None
+    bidirectional: bool = False
+    dropout: float = 0.2
+    learning_rate: float | None = None
+    batch_size: int | None = None
+    max_epochs: int | None = None
+
+
+@dataclass(kw_only=True)
+class TrainingConfig:
+    """How every model is trained.
+
+    Args:
+        batch_size: Most sequences in a batch.
+        batch_symbols: Most symbols in a batch, both sides and padding included; no such limit where not set.
+        accumulate: Batches whose gradients are added up before each update.
+        max_epochs: Most passes over the training data.
+        learning_rate: Of Adam.
+        clip_norm: Gradients longer than this are shortened to it.
+        evaluate_every: Updates between evaluations on dev; an epoch where not set.
+        patience: Stop after so many evaluations without a better dev perplexity.
+        decay: What the learning rate is multiplied by when dev perplexity has not improved.
+        decay_patience: Evaluations without improvement before each decay.
+        checkpoint_every: Updates between checkpoints; there is one after each evaluation too.
+        log_every: Updates between records of the training loss.
+        precision: fp32, or bf16 for the networks (probabilities and the lattice stay in float32).
+    """
+
+    batch_size: int = 64
+    batch_symbols: int | None = None
+    accumulate: int = 1
+    max_epochs: int = 30
+    learning_rate: float = 1e-3
+    clip_norm: float = 1.0
+    evaluate_every: int | None = None
+    patience: int = 5
+    decay: float = 0.5
+    decay_patience: int = 2
+    checkpoint_every: int = 500
+    log_every: int = 100
+    precision: Literal["fp32", "bf16"] = "fp32"
+
+
+@dataclass(kw_only=True)
+class RunConfig:
+    """A training run.
+
+    Args:
+        run_dir: Where everything goes; repeating the command there resumes what is unfinished.
+        models: Which models to train.
+        seed: Decides the initial weights, the order of the data, and dropout.
+        device: auto takes a GPU where there is one.
+        jobs: Models trained at the same time, each in a process of its own; chosen for the machine where not set.
+        tensorboard: Write TensorBoard events beside metrics.jsonl.
+        data: Which files hold what.
+        direct: q(output | input).
+        channel: p(input | output).
+        lm: p(output).
+        seq2seq: The baseline without attention.
+        attention: The baseline with attention.
+        training: How every model is trained.
+    """
+
+    run_dir: str = "runs/default"
+    models: list[Role] = field(default_factory=lambda: ["direct", "channel", "lm"])
+    seed: int = 1
+    device: str = "auto"
+    jobs: int | None = None
+    tensorboard: bool = False
+    data: DataConfig = field(default_factory=DataConfig)
+    direct: ModelConfig = field(default_factory=lambda: ModelConfig(bidirectional=True))
+    channel: ModelConfig = field(default_factory=ModelConfig)
+    lm: ModelConfig = field(default_factory=lambda: ModelConfig(num_layers=2))
+    seq2seq: ModelConfig = field(default_factory=lambda: ModelConfig(bidirectional=True))
+    attention: ModelConfig = field(default_factory=lambda: ModelConfig(bidirectional=True))
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def model(self, role: Role) -> ModelConfig:
+        config: ModelConfig = getattr(self, role)
+        return config
+
+    def check(self) -> None:
+        """Refuse impossible values and combinations, naming the key."""
+        if not self.models:
+            raise BadInputError(f"models: names no model; choose from {', '.join(ROLES)}")
+        if len(set(self.models)) != len(self.models):
+            raise BadInputError(f"models: names a model twice: {', '.join(self.models)}")
+        if self.channel.bidirectional:
+            raise BadInputError(
+                "channel.bidirectional: the channel reads the output while it is being built from left to right, "
+                "so its encoder must be unidirectional; set it to false"
+            )
+        if self.lm.bidirectional:
+            raise BadInputError("lm.bidirectional: a language model reads from left to right; set it to false")
+        _at_least(1, self, "jobs")
+        for role in ROLES:
+            model = self.model(role)
+            for key in ("hidden_size", "num_layers", "embedding_size", "batch_size", "max_epochs"):
+                _at_least(1, model, key, role)
+            _check_rate(model, role)
+            if not 0 <= model.dropout < 1:
+                raise BadInputError(f"{role}.dropout: must be at least 0 and below 1, but is {model.dropout}")
+        whole = ("batch_size", "batch_symbols", "accumulate", "max_epochs", "evaluate_every", "patience")
+        for key in (*whole, "decay_patience", "checkpoint_every", "log_every"):
+            _at_least(1, self.training, key, "training")
+        _check_rate(self.training, "training")
+        if not 0 < self.training.decay <= 1:
+            raise BadInputError(f"training.decay: must be above 0 and at most 1, but is {self.training.decay}")
+        if self.training.clip_norm <= 0:
+            raise BadInputError(f"training.clip_norm: must be above 0, but is {self.training.clip_norm}")
+        for side in (self.data.input, self.data.output):
+            name = "data.input" if side is self.data.input else "data.output"
+            for key in ("min_count", "max_size", "max_length"):
+                _at_least(1, side, key, name)
+            if side.sentencepiece is not None and side.units != "subwords":
+                raise BadInputError(f"{name}.sentencepiece: is for units: subwords, but units is {side.units}")
+
+
+def _at_least(least: int, config: object, key: str, section: str = "") -> None:
+    value = getattr(config, key)
+    if value is not None and value < least:
+        raise BadInputError(f"{section}{'.' if section else ''}{key}: must be at least {least}, but is {value}")
+
+
+def _check_rate(config: ModelConfig | TrainingConfig, section: str) -> None:
+    if config.learning_rate is not None and not config.learning_rate > 0:
+        raise BadInputError(f"{section}.learning_rate: must be above 0, but is {config.learning_rate}")

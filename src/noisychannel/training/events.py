@@ -1,0 +1,44 @@
+"""What a training says about its progress; a terminal, a log, or a parent process listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Started(NamedTuple):
+    label: str
+    step: int
+    """Not 0 when resumed."""
+    total_steps: int
+    parameters: int
+
+
+class Advanced(NamedTuple):
+    label: str
+    step: int
+    loss: float
+    """Nats per symbol over the last updates; nan before the first record."""
+    symbols_per_second: float
+
+
+class Evaluated(NamedTuple):
+    label: str
+    epoch: int
+    step: int
+    train_perplexity: float
+    dev_perplexity: float
+    learning_rate: float
+    best: bool
+
+
+class Finished(NamedTuple):
+    label: str
+    step: int
+    best_step: int
+    dev_perplexity: float
+    seconds: float
+
+
+Event = Started | Advanced | Evaluated | Finished
+Listener = Callable[[Event], None]

@@ -1,0 +1,61 @@
+"""metrics.jsonl: one record a line, appended whole; TensorBoard beside it on request."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from noisychannel.atomic import cannot_write, write_text
+from noisychannel.errors import missing_extra
+
+
+class MetricsLog:
+    """Appends records of one model to the run's file; several processes may append to the same file."""
+
+    def __init__(self, file: Path, model: str, tensorboard: bool = False) -> None:
+        self.file = file
+        self.model = model
+        self._board = _summary_writer(file.parent / "tensorboard" / model) if tensorboard else None
+
+    def write(self, kind: str, step: int, **values: float) -> None:
+        record = {"model": self.model, "kind": kind, "step": step, **values}
+        try:
+            descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                os.write(descriptor, (json.dumps(record) + "\n").encode())
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise cannot_write(self.file, error) from error
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        if self._board is not None:
+            self._board.close()
+
+
+def forget_after(file: Path, model: str, step: int) -> None:
+    """Drop a model's records later than ``step`` (they will be made again), and a last line that was cut off."""
+    if not file.exists():
+        return
+    kept = []
+    for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if record["model"] != model or record["step"] <= step:
+            kept.append(line)
+    write_text(file, "".join(kept))
+
+
+def _summary_writer(directory: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise missing_extra("tensorboard", "tensorboard", "tensorboard: true") from None
+    return SummaryWriter(str(directory))

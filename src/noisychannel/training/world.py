@@ -1,0 +1,65 @@
+"""The processes of one training, as torchrun or accelerate launch start them; usually just one."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, distributed
+
+from noisychannel.errors import BadInputError
+
+
+class World(NamedTuple):
+    """Who we are among the processes that train one model together."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @staticmethod
+    def join(device: str = "auto") -> World:
+        """Meet the other processes, if the environment names any, and choose this one's device."""
+        size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+        chosen = choose_device(device)
+        if size > 1:
+            if chosen.type == "cuda":
+                chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+                torch.cuda.set_device(chosen)
+            if not distributed.is_initialized():
+                distributed.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+        return World(rank, size, chosen)
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, value: Tensor) -> Tensor:
+        """The sum of ``value`` over all processes."""
+        if self.size > 1:
+            value = value.clone()
+            distributed.all_reduce(value)
+        return value
+
+    def wait(self) -> None:
+        """Until every process has come here."""
+        if self.size > 1:
+            distributed.barrier()
+
+    def leave(self) -> None:
+        if self.size > 1:
+            distributed.destroy_process_group()
+
+
+def choose_device(name: str) -> torch.device:
+    """The device a configuration asks for; auto takes a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadInputError(f"device: {name} cannot be used here ({reason}); use auto or cpu") from error
+    return device
