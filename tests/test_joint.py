@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import oracles
+from allocations import Allocations
+from noisychannel import joint
 from noisychannel.joint import log_normaliser, word_log_probs
 
 exhaustive = settings(max_examples=60, deadline=None, derandomize=True)
@@ -25,10 +23,10 @@ EPSILON = {torch.float32: 2.0**-23, torch.float64: 2.0**-52}
 Joint = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def value_and_gradients(joint: Joint, a: Tensor, c: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def value_and_gradients(log_probs: Joint, a: Tensor, c: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The value, and the gradients of a fixed uneven weighting of it."""
     a, c = a.detach().requires_grad_(), c.detach().requires_grad_()
-    value = joint(a, c, targets)
+    value = log_probs(a, c, targets)
     # Weights of both signs and several sizes, no two rows or columns alike.
     weights = torch.linspace(-2, 3, value.numel(), dtype=value.dtype).reshape(value.shape)
     (value * weights).sum().backward()
@@ -150,6 +148,14 @@ def test_batches_where_only_some_entries_underflow(dtype: torch.dtype) -> None:
     underflows = (a[:, :, None].amax(-1) + c[:, None].amax(-1) - oracles.joint_log_normaliser(a, c)) > 90
     assert underflows.sum((1, 2)).tolist() == [1, I * J, 0]
     assert_is_naive(a, c, targets, 1e-9 if dtype == torch.float64 else 1e-6)
+
+
+@pytest.mark.parametrize("at_once", [1, 9, 28, 10_000])
+def test_recomputing_piece_by_piece_is_recomputing_at_once(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Pieces of less than one entry, one, three, and all of them.
+    monkeypatch.setattr(joint, "RECOMPUTED_AT_ONCE", at_once)
+    a, c, targets = random_scores(4, 2, 5, 4, 9, 400.0, torch.float32)
+    assert_is_naive(a, c, targets, 1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -282,30 +288,65 @@ def test_half_precision_scores_are_computed_in_float32() -> None:
     torch.testing.assert_close(word_log_probs(a, c, targets).float(), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_an_empty_batch() -> None:
+    a, c = torch.zeros(0, 3, 5, requires_grad=True), torch.zeros(0, 4, 5, requires_grad=True)
+    value = word_log_probs(a, c, torch.zeros(0, 4, dtype=torch.long))
+    value.sum().backward()
+    assert value.shape == log_normaliser(a, c).shape == (0, 3, 4)
+
+
+def test_second_derivatives_are_right_or_refused() -> None:
+    a, c, targets = random_scores(11, 1, 2, 3, 4, 1.0, torch.float64)
+    leaves = a.requires_grad_(), c.requires_grad_()
+    try:
+        (gradient,) = torch.autograd.grad(word_log_probs(*leaves, targets).sum(), a, create_graph=True)
+        (second,) = torch.autograd.grad((gradient * gradient.detach()).sum(), a)
+    except RuntimeError:
+        return
+    (exact,) = torch.autograd.grad(oracles.joint_word_log_probs(*leaves, targets).sum(), a, create_graph=True)
+    (exact_second,) = torch.autograd.grad((exact * exact.detach()).sum(), a)
+    torch.testing.assert_close(second, exact_second)
+
+
+# --- mistakes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "c", "targets"),
+    [
+        pytest.param((2, 3, 5), (2, 4, 6), (2, 4), id="different-vocabularies"),
+        pytest.param((1, 3, 5), (2, 4, 5), (2, 4), id="one-input-for-two-outputs"),
+        pytest.param((2, 3, 5), (1, 4, 5), (1, 4), id="one-output-for-two-inputs"),
+        pytest.param((3, 5), (4, 5), (4,), id="no-batch"),
+        pytest.param((2, 3, 5), (2, 4, 5), (2, 3), id="targets-of-another-length"),
+    ],
+)
+def test_bad_shapes_are_refused(a: tuple[int, ...], c: tuple[int, ...], targets: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"\[B,I,V\]"):
+        word_log_probs(torch.zeros(a), torch.zeros(c), torch.zeros(targets, dtype=torch.long))
+
+
+@pytest.mark.parametrize("height", [0.0, 300.0])
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 3), (3, 1)])
+def test_the_normaliser_broadcasts_rightly_or_not_at_all(inputs: int, outputs: int, height: float) -> None:
+    # Whether it works must not depend on whether some entry happens to underflow.
+    a, c = torch.zeros(inputs, 2, 5), torch.zeros(outputs, 4, 5)
+    a[..., 0] += height
+    c[..., 1] += height
+    try:
+        actual = log_normaliser(a, c)
+    except ValueError:
+        return
+    exact = oracles.joint_log_normaliser(a, c)
+    torch.testing.assert_close(actual.double(), exact, rtol=1e-6, atol=1e-6)
+
+
+def test_the_normaliser_refuses_different_vocabularies() -> None:
+    with pytest.raises(ValueError, match=r"."):
+        log_normaliser(torch.zeros(2, 3, 5), torch.zeros(2, 4, 6))
+
+
 # --- memory ----------------------------------------------------------------------------------------------------------
-
-
-class Allocations(TorchDispatchMode):
-    """How many elements the largest tensor made under this mode has room for, and how many lived at the same time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.largest = 0
-        self.peak = 0
-        self._live: dict[int, tuple[StorageWeakRef, int]] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor):
-                # A view has its base's storage, so an expanded tensor counts only with what was really allocated.
-                storage = leaf.untyped_storage()
-                elements = storage.nbytes() // leaf.element_size()
-                self.largest = max(self.largest, elements)
-                self._live[storage._cdata] = StorageWeakRef(storage), elements
-        self._live = {key: (ref, elements) for key, (ref, elements) in self._live.items() if not ref.expired()}
-        self.peak = max(self.peak, sum(elements for _, elements in self._live.values()))
-        return result
 
 
 def test_the_recorder_sees_the_materialised_softmax_and_what_is_freed() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oracles
+from allocations import Allocations
 from noisychannel.lattice import entropy, log_marginal, posteriors, sample, viterbi
 
 exhaustive = settings(max_examples=50, deadline=None, derandomize=True)
@@ -214,6 +215,39 @@ def test_gradcheck() -> None:
     assert torch.autograd.gradcheck(lambda word, emit: log_marginal(word, emit, *lengths), leaves)
 
 
+def test_second_derivatives_are_right_or_refused() -> None:
+    batch = random_lattices(3, [(4, 3)], (4, 3), "moderate")
+    leaf = batch.emit_logit.requires_grad_()
+    try:
+        (gradient,) = torch.autograd.grad(log_marginal(*batch.arguments()).sum(), leaf, create_graph=True)
+        (second,) = torch.autograd.grad((gradient * gradient.detach()).sum(), leaf)
+    except RuntimeError:
+        return
+    (exact,) = torch.autograd.grad(oracles.log_marginal(*batch.each()[0]), leaf, create_graph=True)
+    (exact_second,) = torch.autograd.grad((exact * exact.detach()).sum(), leaf)
+    assert_close(second, exact_second)
+
+
+def test_impossible_words_leave_the_other_alignments() -> None:
+    batch = random_lattices(6, [(4, 4)], (4, 4), "moderate")
+    batch.word_logp[0, 1] = -math.inf  # nothing can be said at input position 1
+    possible = {
+        z: p
+        for z, p in oracles.alignment_distribution(batch.each()[0][0].clamp(min=-1e4), batch.each()[0][1]).items()
+        if 1 not in z
+    }
+    value, word_grad, emit_grad = gradients(batch)
+    expected = oracles.log_marginal(batch.each()[0][0].clamp(min=-1e4), batch.each()[0][1])
+    assert_close(value[0], expected)
+    assert (word_grad[0, 1] == 0).all()
+    assert emit_grad.isfinite().all()
+    best = tuple(viterbi(*batch.arguments())[1][0].tolist())
+    assert possible[best] == pytest.approx(max(possible.values()))
+    assert entropy(*batch.arguments()).item() == pytest.approx(-sum(p * math.log(p) for p in possible.values()))
+    drawn = sample(*batch.arguments(), num_samples=200, generator=torch.Generator().manual_seed(0))
+    assert not (drawn == 1).any()
+
+
 # --- samples ---------------------------------------------------------------------------------------------------------
 
 
@@ -368,6 +402,24 @@ def test_memory_layout_and_the_type_of_lengths_do_not_matter() -> None:
     assert torch.equal(log_marginal(*strided, *lengths), expected)
 
 
+def test_an_empty_batch() -> None:
+    batch = Lattices(*(x[:0] for x in MIXED.arguments()))
+    value, word_grad, _ = gradients(batch)
+    assert value.shape == entropy(*batch.arguments()).shape == (0,)
+    assert word_grad.shape == posteriors(*batch.arguments()).shape == (0, 6, 6)
+    assert viterbi(*batch.arguments())[1].shape == sample(*batch.arguments()).shape == (0, 6)
+    assert sample(*batch.arguments(), num_samples=3).shape == (3, 0, 6)
+
+
+@pytest.mark.parametrize(("I", "J"), [(400, 8), (8, 400), (60, 60)])
+def test_memory_grows_with_the_cells(I: int, J: int) -> None:
+    # O(I·J), whichever side is the longer.
+    batch = random_lattices(0, [(I, J)], (I, J), "moderate")
+    with Allocations() as seen:
+        gradients(batch)
+    assert seen.peak < 40 * I * J
+
+
 # --- precision -------------------------------------------------------------------------------------------------------
 
 
@@ -395,6 +447,24 @@ def test_a_long_lattice(
         assert (actual[0].double() - wanted).abs().max() < gradient_tolerance
     # One symbol is emitted in every column, whatever the rounding.
     assert (word_grad.sum(1) - 1).abs().max() < gradient_tolerance
+
+
+@pytest.mark.parametrize("values", ["moderate", "flat"])
+def test_entropy_of_a_long_lattice_in_float32(values: str) -> None:
+    batch = random_lattices(1, [(600, 1500)], (600, 1500), values).to(torch.float32)
+    exact = entropy(*batch.to(torch.float64).arguments()).item()
+    assert entropy(*batch.arguments()).item() == pytest.approx(exact, rel=1e-4)
+
+
+def test_entropy_of_a_lattice_too_large_to_enumerate() -> None:
+    # H = log p(v | u) - E[log p(v, z | u)], and the expectation is linear in the decisions' posteriors.
+    batch = random_lattices(8, [(60, 90)], (60, 90), "moderate")
+    (word_logp, emit_logit), *_ = batch.each()
+    total, emitted, emit_grad = oracles.lattice_loop(word_logp, emit_logit)
+    shifted = (emitted * (-emit_logit).sigmoid() - emit_grad) / emit_logit.sigmoid()
+    log_emit, log_shift = torch.nn.functional.logsigmoid(emit_logit), torch.nn.functional.logsigmoid(-emit_logit)
+    expectation = (emitted * (word_logp + log_emit) + shifted * log_shift).sum().item()
+    assert entropy(*batch.arguments()).item() == pytest.approx(total - expectation, rel=1e-8)
 
 
 def test_long_rows_of_a_batch_in_float32() -> None:
@@ -457,6 +527,27 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
     half, single = viterbi(*batch.arguments()), viterbi(*batch.to(torch.float32).arguments())
     assert torch.equal(half[0], single[0])
     assert torch.equal(half[1], single[1])
+
+
+def test_each_side_keeps_its_own_precision() -> None:
+    # Under autocast the words come in float32 and the gates in bfloat16.
+    batch = random_lattices(4, [(7, 9), (3, 4)], (7, 9), "moderate").to(torch.float32)
+    mixed = Lattices(batch.word_logp, batch.emit_logit.bfloat16(), batch.input_lengths, batch.output_lengths)
+    value, word_grad, emit_grad = gradients(mixed)
+    exact, exact_word_grad, exact_emit_grad = gradients(
+        Lattices(batch.word_logp, mixed.emit_logit.float(), batch.input_lengths, batch.output_lengths)
+    )
+    assert torch.equal(value, exact)
+    assert torch.equal(word_grad, exact_word_grad)
+    assert torch.equal(emit_grad, exact_emit_grad.bfloat16())
+
+
+def test_autocast_does_not_lower_the_precision() -> None:
+    batch = random_lattices(4, [(7, 9), (3, 4)], (7, 9), "moderate").to(torch.float32)
+    expected = gradients(batch)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        actual = gradients(batch)
+    assert all(torch.equal(x, y) for x, y in zip(actual, expected, strict=True))
 
 
 # --- mistakes --------------------------------------------------------------------------------------------------------

@@ -588,6 +588,23 @@ def test_stepping_under_autocast_is_near_float32() -> None:
         torch.testing.assert_close(side.scores.float(), plain.scores, rtol=0.05, atol=0.05)
 
 
+def test_emit_logits_are_float32_under_autocast() -> None:
+    model = ssnt(seed=17, dtype=torch.float32)
+    inputs, input_lengths, outputs, _ = pairs(INPUTS, OUTPUTS)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        emit = model.emit_logits(model.read_inputs(inputs, input_lengths), model.read_outputs(outputs))
+    assert emit.dtype == torch.float32
+
+
+def test_an_empty_batch_and_short_integers() -> None:
+    model, lm = ssnt("bi"), language_model()
+    batch = pairs(INPUTS, OUTPUTS)
+    assert model.log_prob(*(x[:0] for x in batch)).shape == (0,)
+    assert lm.log_prob(*(x[:0] for x in batch[2:])).shape == (0,)
+    assert torch.equal(model.log_prob(*(x.int() for x in batch)), model.log_prob(*batch))
+    assert torch.equal(lm.log_prob(*(x.int() for x in batch[2:])), lm.log_prob(*batch[2:]))
+
+
 # --- mistakes --------------------------------------------------------------------------------------------------------
 
 
@@ -600,6 +617,7 @@ BAD = {
     "length too long": (GOOD, torch.tensor([2, 3])),
     "one length for two": (GOOD, torch.tensor([2])),
     "no batch": (GOOD[0], torch.tensor([2])),
+    "no positions": (GOOD[:, :0], torch.tensor([0, 0])),
 }
 
 

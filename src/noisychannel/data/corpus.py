@@ -69,6 +69,13 @@ class Sequences(NamedTuple):
         ids: IdArray = np.memmap(_ids_file(stem), dtype=np.int32, mode="r") if starts[-1] else np.zeros(0, np.int32)
         return Sequences(ids, starts)
 
+    @staticmethod
+    def of(sequences: Sequence[Sequence[int]]) -> Sequences:
+        """A few sequences, in memory."""
+        starts = np.zeros(len(sequences) + 1, dtype=np.int64)
+        np.cumsum([len(ids) for ids in sequences], out=starts[1:])
+        return Sequences(np.fromiter((i for ids in sequences for i in ids), np.int32, int(starts[-1])), starts)
+
     @property
     def lengths(self) -> LengthArray:
         return np.diff(self.starts)

@@ -1,0 +1,81 @@
+"""``noisychannel score RUN [FILE]``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from noisychannel.cli.options import parse_options
+from noisychannel.data.rows import Columns, Row, read_pairs
+from noisychannel.errors import BadInputError
+from noisychannel.runs import RunDirectory
+from noisychannel.scoring import Scorer
+from noisychannel.training.config import Role
+from noisychannel.training.parse import parse_config
+from noisychannel.training.world import choose_device
+
+USAGE = """usage: noisychannel score RUN [FILE] [--models '[direct,lm]'] [--columns input,output] [--device cpu]
+
+Print, for each tab-separated pair of FILE (or of standard input), one line of JSON: the symbols the models see,
+the log-probability under each model of the run (natural logarithm, EOS included; direct, seq2seq and attention:
+of the output given the input; channel: of the input given the output; lm: of the output), and the best
+alignments. alignment[j] is the input position at which the direct model emits output symbol j;
+channel_alignment[i] is the output position at which the channel emits input symbol i (where there are features,
+they stand before the output and are counted).
+
+example:
+  printf 'Haus\\tHäusern\\n' | noisychannel score runs/demo
+"""
+
+
+@dataclass(kw_only=True)
+class ScoreOptions:
+    """Options of score.
+
+    Args:
+        run: The run directory.
+        file: Tab-separated pairs, compressed or not; standard input where not given.
+        models: Which models to ask; all of the run where not given.
+        columns: What the columns are; those of the run's training data where not given.
+        device: auto takes a GPU where there is one.
+        batch_size: Pairs scored together.
+    """
+
+    run: str = ""
+    file: str = "-"
+    models: list[Role] = field(default_factory=list)
+    columns: str | None = None
+    device: str = "auto"
+    batch_size: int = 64
+
+
+def run(words: list[str]) -> int:
+    options = parse_options(ScoreOptions, words, ("run", "file"), USAGE)
+    if not options.run:
+        raise BadInputError("score needs a run directory: noisychannel score runs/demo pairs.tsv")
+    if options.batch_size < 1:
+        raise BadInputError(f"--batch_size: must be at least 1, but is {options.batch_size}")
+    directory = RunDirectory.open(Path(options.run))
+    scorer = Scorer(directory, choose_device(options.device), options.models, options.batch_size)
+    for role in scorer.models:
+        if not directory.finished(role):
+            _warn(f"{directory.path}: the training of {role} is unfinished; this is its best model so far")
+    for record in scorer.score(_read_rows(directory, options)):
+        print(json.dumps(record, ensure_ascii=False))
+    if scorer.unknown:
+        _warn(f"{scorer.unknown} symbols were unknown to the vocabularies and scored as <unk>")
+    return 0
+
+
+def _read_rows(directory: RunDirectory, options: ScoreOptions) -> Iterator[Row]:
+    data = parse_config(directory.config_file).data
+    columns = Columns.parse(options.columns or data.columns, "--columns", ("input", "output"))
+    source = "/dev/stdin" if options.file == "-" else options.file
+    return read_pairs([source], columns, data.feature_separator)
+
+
+def _warn(message: str) -> None:
+    print(f"noisychannel: {message}", file=sys.stderr)

@@ -1,0 +1,89 @@
+"""Log-probabilities and best alignments of given pairs under every model of a run.
+
+Shapes: B batch, I input positions, J output positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+
+from noisychannel.data.batches import make_batch, plan_batches
+from noisychannel.data.corpus import Corpus, Sequences
+from noisychannel.data.rows import Row
+from noisychannel.errors import BadInputError
+from noisychannel.models import SSNT
+from noisychannel.runs import RunDirectory
+from noisychannel.symbols import UNK
+from noisychannel.training.config import ROLES
+
+ROWS_AT_ONCE = 4096
+"""Rows read before any is scored: enough to batch by length, few enough for any stream."""
+
+
+class Scorer:
+    """The models of a run, to be asked about pairs."""
+
+    def __init__(
+        self, run: RunDirectory, device: torch.device, roles: Sequence[str] = (), batch_size: int = 64
+    ) -> None:
+        self.input_codec, self.output_codec = run.codecs()
+        roles = roles or [role for role in ROLES if run.has_model(role)]
+        if not roles:
+            raise BadInputError(f"{run.path}: holds no trained model; train one with noisychannel train")
+        self.models = {role: run.load_model(role, device) for role in roles}
+        self.device = device
+        self.batch_size = batch_size
+        self.unknown = 0
+        """Unknown symbols met so far."""
+
+    def score(self, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+        """One record a row, in order: the symbols as the models see them, each model's log-probability, alignments."""
+        stream = iter(rows)
+        while chunk := list(islice(stream, ROWS_AT_ONCE)):
+            yield from self._score_chunk(chunk)
+
+    def _score_chunk(self, rows: list[Row]) -> list[dict[str, Any]]:
+        tagged_inputs = [self.input_codec.encode(row.input, row.features) for row in rows]
+        tagged_outputs = [self.output_codec.encode(row.output, row.features) for row in rows]
+        inputs = [self.input_codec.encode(row.input) for row in rows]
+        outputs = [self.output_codec.encode(row.output) for row in rows]
+        records: list[dict[str, Any]] = []
+        for row, input_ids, output_ids in zip(rows, tagged_inputs, tagged_outputs, strict=True):
+            self.unknown += input_ids.count(UNK) + output_ids.count(UNK)
+            records.append(
+                {
+                    "input": row.input,
+                    "output": row.output,
+                    "features": list(row.features),
+                    "input_symbols": [self.input_codec.names[i] for i in input_ids],
+                    "output_symbols": [self.output_codec.names[i] for i in output_ids[len(row.features) :]],
+                }
+            )
+        for role in self.models:
+            match role:
+                case "lm":
+                    corpus = Corpus(None, Sequences.of(outputs))
+                case "channel":
+                    corpus = Corpus(Sequences.of(tagged_outputs), Sequences.of(inputs))
+                case _:
+                    corpus = Corpus(Sequences.of(tagged_inputs), Sequences.of(outputs))
+            self._add_scores(role, corpus, records)
+        return records
+
+    @torch.no_grad()
+    def _add_scores(self, role: str, corpus: Corpus, records: list[dict[str, Any]]) -> None:
+        model: Any = self.models[role]
+        for rows in plan_batches(corpus, self.batch_size, batch_symbols=None, order=None):
+            batch = make_batch(corpus, rows).to(self.device)
+            scores = model.log_prob(*batch.arguments).tolist()
+            for n, score in zip(rows, scores, strict=True):
+                records[n][role] = score
+            if isinstance(model, SSNT):
+                _, positions_BJ = model.viterbi(*batch.arguments)
+                key = "alignment" if role == "direct" else "channel_alignment"
+                for n, positions in zip(rows, positions_BJ.tolist(), strict=True):
+                    records[n][key] = [i for i in positions if i >= 0]
