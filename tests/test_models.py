@@ -596,13 +596,15 @@ def test_emit_logits_are_float32_under_autocast() -> None:
     assert emit.dtype == torch.float32
 
 
-def test_an_empty_batch_and_short_integers() -> None:
+def test_an_empty_batch_and_lengths_of_another_type() -> None:
     model, lm = ssnt("bi"), language_model()
     batch = pairs(INPUTS, OUTPUTS)
     assert model.log_prob(*(x[:0] for x in batch)).shape == (0,)
     assert lm.log_prob(*(x[:0] for x in batch[2:])).shape == (0,)
-    assert torch.equal(model.log_prob(*(x.int() for x in batch)), model.log_prob(*batch))
-    assert torch.equal(lm.log_prob(*(x.int() for x in batch[2:])), lm.log_prob(*batch[2:]))
+    inputs, input_lengths, outputs, output_lengths = batch
+    actual = model.log_prob(inputs, input_lengths.int(), outputs, output_lengths.int())
+    assert torch.equal(actual, model.log_prob(*batch))
+    assert torch.equal(lm.log_prob(outputs, output_lengths.int()), lm.log_prob(outputs, output_lengths))
 
 
 # --- mistakes --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,250 @@
+"""Training end to end: toy tasks are learnt, a killed training resumes exactly, and more processes change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from toys import copy, double_vowels, reverse, toy_config
+
+from noisychannel import SSNT
+from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.runs import RunDirectory, load_tensors
+from noisychannel.training.config import RunConfig
+from noisychannel.training.parse import dump_config
+from noisychannel.training.run import train_run
+
+
+def train(config: RunConfig, overwrite: bool = False) -> dict[str, float]:
+    """Best dev perplexity of each model trained."""
+    finished = train_run(config, listen=lambda event: None, say=lambda line: None, overwrite=overwrite)
+    return {model.label: model.dev_perplexity for model in finished}
+
+
+def records(config: RunConfig) -> list[dict[str, float]]:
+    lines = (Path(config.run_dir) / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def start(config: RunConfig, *launcher: str) -> subprocess.Popen[bytes]:
+    """``noisychannel train`` as a process of its own, one thread."""
+    file = Path(config.run_dir).parent / "config.yaml"
+    file.write_text(dump_config(config))
+    command = [sys.executable, *launcher, "-m", "noisychannel", "train", str(file)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output.decode()
+
+
+@pytest.mark.parametrize("task", [copy, double_vowels])
+def test_direct_and_channel_learn_monotone_tasks(task, tmp_path: Path) -> None:
+    models = ("direct", "channel")
+    config = toy_config(tmp_path, task, models=models, rows=2000, batch_size=20, max_epochs=8, decay_patience=1)
+    perplexity = train(config)
+    assert perplexity["direct"] < 1.03
+    # Undoing the doubling, or copying, is as certain as doing it.
+    assert perplexity["channel"] < 1.04
+
+
+def test_reverse_is_learnt_only_by_reading_everything_first(tmp_path: Path) -> None:
+    """What a monotone model does with a task that is not: see docs/models.md."""
+    config = toy_config(tmp_path, reverse, rows=1500, models=("direct",), longest=4, max_epochs=10, decay_patience=1)
+    config.direct = replace(config.direct, hidden_size=64)
+    assert train(config)["direct"] < 1.15
+    run = RunDirectory.open(Path(config.run_dir))
+    model = run.load_model("direct")
+    assert isinstance(model, SSNT)
+    input_codec, output_codec = run.codecs()
+    inputs, outputs = torch.tensor([input_codec.encode("abde")]), torch.tensor([output_codec.encode("edba")])
+    posterior_IJ = model.alignments(inputs, torch.tensor([5]), outputs, torch.tensor([5]))[0]
+    # The first output symbol is the last input symbol, so nothing can be emitted before 'e' has been read.
+    assert posterior_IJ[:3].sum() < 0.1
+
+
+def test_seq2seq_baselines_train_with_the_same_command(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, copy, models=("seq2seq", "attention"), longest=3, rows=600, max_epochs=10)
+    config.seq2seq = config.attention = config.direct
+    perplexity = train(config)
+    assert perplexity["attention"] < 1.6
+    assert perplexity["seq2seq"] < 2.5
+
+
+def test_kill_9_and_resume_gives_exactly_the_losses_of_an_uninterrupted_run(tmp_path: Path) -> None:
+    def config(name: str) -> RunConfig:
+        config = toy_config(
+            tmp_path / name, models=("direct", "lm"), rows=1000, max_epochs=4, accumulate=2, checkpoint_every=3
+        )
+        config.direct, config.lm = replace(config.direct, dropout=0.3), replace(config.lm, dropout=0.3, num_layers=2)
+        return config
+
+    uninterrupted, killed = config("whole"), config("killed")
+    finish(start(uninterrupted))
+
+    process = start(killed)
+    metrics = Path(killed.run_dir) / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    # Killed in the middle of the second model, so that both a finished and a half-trained one are found again.
+    while time.monotonic() < deadline and not (metrics.exists() and metrics.read_text().count('"direct"') >= 6):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    run = RunDirectory(Path(killed.run_dir))
+    assert run.state_file("direct").exists(), "the training had ended before it was killed"
+    assert run.finished("lm")
+    finish(start(killed))
+
+    assert records(killed) == records(uninterrupted)
+    whole = RunDirectory(Path(uninterrupted.run_dir))
+    for role in ("direct", "lm"):
+        ours, _ = load_tensors(run.model_file(role))
+        theirs, _ = load_tensors(whole.model_file(role))
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+        assert run.finished(role)
+
+
+@pytest.mark.parametrize("models", [("direct",), ("lm",)])
+def test_two_processes_have_the_losses_of_one(models, tmp_path: Path) -> None:
+    # 101 rows in batches of 25: the last batch has one row, so one of the processes has none.
+    def config(name: str) -> RunConfig:
+        return toy_config(tmp_path / name, models=models, rows=101, max_epochs=2, log_every=1, accumulate=2)
+
+    one, two = config("one"), config("two")
+    train(one)
+    finish(start(two, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"))
+    assert len(records(one)) == len(records(two)) > 4
+    for ours, theirs in zip(records(two), records(one), strict=True):
+        assert ours["step"] == theirs["step"]
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+
+
+def test_accumulation_equals_a_larger_batch(tmp_path: Path) -> None:
+    small = toy_config(tmp_path / "small", rows=100, batch_size=10, accumulate=10, max_epochs=3, log_every=1)
+    large = toy_config(tmp_path / "large", rows=100, batch_size=100, accumulate=1, max_epochs=3, log_every=1)
+    train(small)
+    train(large)
+    assert [r["loss"] for r in records(small)] == pytest.approx([r["loss"] for r in records(large)], rel=1e-4)
+
+
+def test_same_seed_same_losses_other_seed_other_losses(tmp_path: Path) -> None:
+    losses = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        config = toy_config(tmp_path / name, max_epochs=1)
+        config.seed = seed
+        config.direct = replace(config.direct, dropout=0.2)
+        train(config)
+        losses.append([record["loss"] for record in records(config)])
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_several_jobs_train_what_one_after_the_other_trains(tmp_path: Path) -> None:
+    here = toy_config(tmp_path / "here", models=("direct", "channel", "lm"), max_epochs=2)
+    apart = toy_config(tmp_path / "apart", models=("direct", "channel", "lm"), max_epochs=2)
+    apart.jobs = 2
+    assert train(apart) == pytest.approx(train(here), rel=1e-4)
+
+
+def test_early_stopping_keeps_the_best_model_and_decays_the_learning_rate(tmp_path: Path) -> None:
+    config = toy_config(
+        tmp_path, rows=30, max_epochs=200, patience=3, decay_patience=1, learning_rate=0.05, batch_size=10
+    )
+    perplexity = train(config)["direct"]
+    dev = [record for record in records(config) if record["kind"] == "dev"]
+    assert len(dev) < 200, "30 pairs overfit long before 200 epochs"
+    best = min(range(len(dev)), key=lambda n: dev[n]["loss"])
+    assert len(dev) - 1 - best == 3
+    assert dev[best]["perplexity"] == pytest.approx(perplexity)
+    rates = [record["learning_rate"] for record in dev]
+    assert rates[-1] == pytest.approx(rates[best] * 0.25), "halved after the first and the second bad evaluation"
+    _, metadata = load_tensors(RunDirectory(Path(config.run_dir)).model_file("direct"))
+    assert int(metadata["step"]) == dev[best]["step"]
+
+
+def test_evaluation_by_steps_covers_the_last_step_too(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, rows=100, max_epochs=2, evaluate_every=3, batch_size=25)
+    train(config)
+    assert [record["step"] for record in records(config) if record["kind"] == "dev"] == [3, 6, 8]
+
+
+def test_bf16_trains_to_about_the_same_perplexity(tmp_path: Path) -> None:
+    half = toy_config(tmp_path / "half", models=("direct", "lm"), precision="bf16")
+    full = toy_config(tmp_path / "full", models=("direct", "lm"))
+    assert train(half) == pytest.approx(train(full), rel=0.1)
+
+
+def test_groups_are_trained_apart_in_one_run(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, models=("direct", "lm"), max_epochs=8, rows=600)
+    for split in ("train", "dev"):
+        file = Path(getattr(config.data, split)[0])
+        pairs = [line.split("\t") for line in file.read_text().splitlines()]
+        rows = [f"{x}\t{y}\tdoubled/2\n{x}\t{x}\tcopied\n" for x, y in pairs]
+        file.write_text("".join(rows))
+    config.data.columns = "input,output,group"
+    perplexity = train(config)
+    assert set(perplexity) == {"doubled/2 direct", "doubled/2 lm", "copied direct", "copied lm"}
+    assert perplexity["copied direct"] < 1.1
+    run = RunDirectory.open(Path(config.run_dir))
+    assert run.header()["groups"] == ["copied", "doubled/2"]
+    assert isinstance(run.group("doubled/2").load_model("direct"), SSNT)
+    with pytest.raises(BadInputError, match="one run for each group; name one of them: copied, doubled%2F2"):
+        run.codecs()
+
+
+def test_a_finished_run_is_left_alone_and_extended_by_further_models(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, models=("direct",), max_epochs=1)
+    train(config)
+    before = RunDirectory(Path(config.run_dir)).model_file("direct").stat().st_mtime_ns
+    assert train(config) == {}
+    config.models = ["direct", "lm"]
+    assert set(train(config)) == {"lm"}
+    assert RunDirectory(Path(config.run_dir)).model_file("direct").stat().st_mtime_ns == before
+    assert set(train(config, overwrite=True)) == {"direct", "lm"}
+
+
+def test_another_configuration_or_other_data_is_not_mixed_into_a_run(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, max_epochs=1)
+    train(config)
+    other = replace(config, direct=replace(config.direct, hidden_size=48))
+    with pytest.raises(BadInputError, match=r"begun with direct\.hidden_size: 32, not 48"):
+        train(other)
+    config.models = ["direct", "lm"]
+    Path(config.data.train[0]).write_text("new\tnewest\n")
+    with pytest.raises(NoisyChannelError, match="training data has changed"):
+        train(config)
+
+
+def test_a_loss_that_is_not_finite_ends_the_training(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, learning_rate=1e30, max_epochs=3, clip_norm=1e30)
+    with pytest.raises(NoisyChannelError, match="the loss became nan"):
+        train(config)
+
+
+def test_tensorboard_events_are_written_on_request(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    config = toy_config(tmp_path, max_epochs=1)
+    config.tensorboard = True
+    train(config)
+    assert list((Path(config.run_dir) / "tensorboard" / "direct").glob("events*"))
+
+
+def test_a_second_training_is_kept_out_of_the_directory(tmp_path: Path) -> None:
+    import fcntl
+
+    config = toy_config(tmp_path, max_epochs=1)
+    Path(config.run_dir).mkdir()
+    with (Path(config.run_dir) / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(BadInputError, match="another training"):
+            train(config)
+    train(config)
