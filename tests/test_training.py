@@ -193,7 +193,7 @@ def test_groups_are_trained_apart_in_one_run(tmp_path: Path) -> None:
     config.data.columns = "input,output,group"
     perplexity = train(config)
     assert set(perplexity) == {"doubled/2 direct", "doubled/2 lm", "copied direct", "copied lm"}
-    assert perplexity["copied direct"] < 1.1
+    assert perplexity["copied direct"] < 1.2
     run = RunDirectory.open(Path(config.run_dir))
     assert run.header()["groups"] == ["copied", "doubled/2"]
     assert isinstance(run.group("doubled/2").load_model("direct"), SSNT)
@@ -225,7 +225,7 @@ def test_another_configuration_or_other_data_is_not_mixed_into_a_run(tmp_path: P
 
 
 def test_a_loss_that_is_not_finite_ends_the_training(tmp_path: Path) -> None:
-    config = toy_config(tmp_path, learning_rate=1e30, max_epochs=3, clip_norm=1e30)
+    config = toy_config(tmp_path, learning_rate=3e38, max_epochs=3, clip_norm=1e38)
     with pytest.raises(NoisyChannelError, match="the loss became nan"):
         train(config)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, is_dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
@@ -32,11 +32,10 @@ def parse_config(file: Path, overrides: Sequence[str] = ()) -> RunConfig:
     options = _check_options(overrides)
     try:
         parser = make_parser()
-        namespace = parser.parse_args(["--config", json.dumps(_listed(values, RunConfig)), *options])
-        sections = parser.instantiate_classes(namespace)
+        parsed = parser.parse_args(["--config", json.dumps(_listed(values, RunConfig)), *options]).as_dict()
     except ArgumentError as error:
         raise BadInputError(_explain(str(error), file, overrides)) from error
-    config = RunConfig(**{field.name: sections[field.name] for field in fields(RunConfig)})
+    config: RunConfig = _build(RunConfig, parsed)
     config.check()
     return config
 
@@ -54,6 +53,13 @@ def known_keys(cls: type = RunConfig, prefix: str = "") -> list[str]:
         if is_dataclass(kind) and isinstance(kind, type):
             keys += known_keys(kind, f"{prefix}{name}.")
     return keys
+
+
+def _build(cls: Any, values: dict[str, Any]) -> Any:
+    """A configuration dataclass, with those inside it, from checked values."""
+    hints = get_type_hints(cls)
+    inside = {name: _build(hints[name], values[name]) for name in hints if is_dataclass(hints[name])}
+    return cls(**{name: values[name] for name in hints} | inside)
 
 
 def _load_yaml(file: Path) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Any, overwrite: bool
         if not unfinished:
             say(f"{run.path}: every model is trained already; start anew with --overwrite")
             return []
-    elif not begun and any(run.path.iterdir()):
+    elif not begun and any(p.name != ".lock" for p in run.path.iterdir()):
         raise BadInputError(f"{run.path}: not empty, and no run directory; name another run_dir, or remove it")
 
     try:

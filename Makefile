@@ -1,0 +1,40 @@
+# make demo    train the three models on German nouns, from nothing
+# make test    lint, types and every test, from nothing
+# make bench   the loss benchmark on this machine
+PYTHON ?= python3
+VENV := .venv
+PIP := $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test bench clean
+
+demo: $(VENV)/.demo
+	$(VENV)/bin/noisychannel demo
+
+test: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n auto
+
+bench: $(VENV)/.core
+	$(VENV)/bin/python benchmarks/loss.py
+
+# torch first and alone: its pinned version is the CPU build where that is what pip offers.
+$(VENV)/.core: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("noisychannel needs Python 3.11 or newer; set PYTHON=…" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) --editable .
+	touch $@
+
+# Only the word list is wanted of german-nouns, not the parser it depends on.
+$(VENV)/.demo: $(VENV)/.core
+	$(PIP) --no-deps german-nouns
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.demo
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
