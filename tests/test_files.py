@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import zstandard
@@ -140,6 +141,16 @@ def test_other_files_are_read_without_the_zstd_package(tmp_path: Path, monkeypat
     monkeypatch.setitem(sys.modules, "zstandard", None)
     assert texts(whole) == ["a"]
     assert "damaged or cut off after line 1" in read_until_refused(cut)[1]
+
+
+def test_a_plain_file_may_be_left_early_while_zstandard_is_being_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = read_lines(write(tmp_path / "plain.txt", b"a\nb\n"))
+    assert next(lines).text == "a"
+    # A generator may be closed by the garbage collector at any time: here while the module is but half there.
+    monkeypatch.setitem(sys.modules, "zstandard", ModuleType("zstandard"))
+    lines.close()  # type: ignore[attr-defined]
 
 
 # --- text ------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from noisychannel.data.prepare import open_corpus
 from noisychannel.errors import NoisyChannelError
 from noisychannel.runs import MODEL_CLASSES, RunDirectory, save_tensors
 from noisychannel.training.config import Role, RunConfig
-from noisychannel.training.events import Advanced, Evaluated, Finished, Listener, Started
+from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Listener, Started
 from noisychannel.training.metrics import MetricsLog
 from noisychannel.training.roles import describe_model
 from noisychannel.training.state import TrainingState, derive_seed
@@ -55,7 +55,8 @@ def train_model(job: Job, world: World, listen: Listener) -> Finished:
 class _Training:
     def __init__(self, job: Job, world: World, listen: Listener) -> None:
         config, role = job.config, job.role
-        self.job, self.world, self.listen = job, world, listen
+        self.job, self.world = job, world
+        self.listen = listen if world.leads else _ignore
         self.run_files = RunDirectory(job.run_dir)
         self.training = config.training
         own = config.model(role)
@@ -238,6 +239,10 @@ class _Training:
             rate = self.symbols_since_news / elapsed
             self.listen(Advanced(self.job.label, self.state.step + 1, self.last_loss, rate))
             self.symbols_since_news, self.last_news = 0, now
+
+
+def _ignore(event: Event) -> None:
+    """The listener of the processes that do not lead."""
 
 
 def _perplexity(loss: float) -> float:

@@ -33,7 +33,10 @@ FREE_TO_CHANGE = {
 
 
 def train_run(config: RunConfig, listen: Listener, say: Any = print, overwrite: bool = False) -> list[Finished]:
-    """Train what a configuration asks for into its run directory. Finished models are left as they are."""
+    """Train what a configuration asks for into its run directory. Finished models are left as they are.
+
+    Under torchrun every process calls this; the results come back in the leading one only.
+    """
     world = World.join(config.device)
     run = RunDirectory(Path(config.run_dir))
     try:
@@ -50,7 +53,7 @@ def train_run(config: RunConfig, listen: Listener, say: Any = print, overwrite: 
             if world.leads:
                 for group in run.header()["groups"]:
                     shutil.rmtree(run.group(group).data_dir, ignore_errors=True)
-            return finished
+            return finished if world.leads else []
     finally:
         world.leave()
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, distributed
 
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, NoisyChannelError
 
 
 class World(NamedTuple):
@@ -45,7 +45,10 @@ class World(NamedTuple):
     def wait(self) -> None:
         """Until every process has come here."""
         if self.size > 1:
-            distributed.barrier()
+            try:
+                distributed.barrier()
+            except RuntimeError as error:
+                raise NoisyChannelError(f"process {self.rank}: another process failed; its message says why") from error
 
     def leave(self) -> None:
         if self.size > 1:

@@ -1,0 +1,239 @@
+"""Time and peak memory of the loss, forward and backward, against what one would write otherwise.
+
+    python benchmarks/loss.py [--device cpu|cuda] [--repeats 7] [--markdown FILE]
+
+All variants start from the same encoder states h [B,I,H] and decoder states s [B,J,H] and go back to their gradients
+and those of the projections. They run interleaved, round after round, and the median is shown.
+
+    noisychannel   factorised joint softmax, emit gate, wavefront lattice with analytic gradient
+    materialised   the [B,I,J,V] log-softmax, emit gate, and the lattice as a Python loop under autograd
+    rnnt_loss      torchaudio's transducer loss on a [B,I,J,V] joint (blank instead of the gate), where installed
+    softmax I+J    plain cross-entropy over I+J positions: the same projections, no joint, no lattice (the floor)
+    softmax J      plain cross-entropy over J positions: what a sequence-to-sequence model pays
+
+Peak memory: on a GPU the allocator's, above what was there before; on a CPU the growth of the resident set in a process
+that runs this one variant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from noisychannel import __version__
+from noisychannel.joint import word_log_probs
+from noisychannel.lattice import log_marginal
+
+
+class Shape(NamedTuple):
+    B: int
+    I: int
+    J: int
+    H: int
+    V: int
+
+
+SHAPES = (Shape(32, 50, 25, 256, 20_000), Shape(64, 50, 50, 512, 30_000), Shape(32, 16, 16, 128, 60))
+
+
+class Problem(NamedTuple):
+    """Leaves of the computation, and what is fixed."""
+
+    h_BIH: Tensor
+    s_BJH: Tensor
+    input_word_HV: Tensor
+    output_word_HV: Tensor
+    input_gate_HH: Tensor
+    output_gate_HH: Tensor
+    emit_H: Tensor
+    targets_BJ: Tensor
+    input_lengths: Tensor
+    output_lengths: Tensor
+
+    @staticmethod
+    def draw(shape: Shape, device: str) -> Problem:
+        B, I, J, H, V = shape
+        torch.manual_seed(0)
+
+        def leaf(*size: int) -> Tensor:
+            return (torch.randn(*size, device=device) * size[-2 if len(size) > 1 else -1] ** -0.5).requires_grad_()
+
+        states = (torch.tanh(torch.randn(B, n, H, device=device)).requires_grad_() for n in (I, J))
+        weights = (leaf(H, V), leaf(H, V), leaf(H, H), leaf(H, H), leaf(H))
+        targets = torch.randint(4, V, (B, J), device=device)
+        return Problem(*states, *weights, targets, torch.full((B,), I), torch.full((B,), J))
+
+    def leaves(self) -> tuple[Tensor, ...]:
+        return self[:7]
+
+
+def emit_logits(p: Problem) -> Tensor:
+    gate = torch.tanh((p.h_BIH @ p.input_gate_HH)[:, :, None] + (p.s_BJH @ p.output_gate_HH)[:, None])
+    return gate @ p.emit_H
+
+
+def noisychannel_loss(p: Problem) -> Tensor:
+    word = word_log_probs(p.h_BIH @ p.input_word_HV, p.s_BJH @ p.output_word_HV, p.targets_BJ)
+    return -log_marginal(word, emit_logits(p), p.input_lengths, p.output_lengths).sum()
+
+
+def materialised_loss(p: Problem) -> Tensor:
+    logits = (p.h_BIH @ p.input_word_HV)[:, :, None] + (p.s_BJH @ p.output_word_HV)[:, None]
+    index = p.targets_BJ[:, None, :, None].expand(-1, logits.shape[1], -1, 1)
+    word = logits.log_softmax(-1).gather(-1, index).squeeze(-1)
+    gate = emit_logits(p)
+    emitting, shifting = word + F.logsigmoid(gate), F.logsigmoid(-gate)
+    _, I, J = word.shape
+    leave: list[Tensor] = []
+    for j in range(J):
+        row: list[Tensor] = []
+        arrive = None
+        for i in range(I):
+            by_shift = None if arrive is None else arrive + shifting[:, i - 1, j]
+            by_emit = leave[-1][:, i] if j > 0 else (torch.zeros_like(word[:, 0, 0]) if i == 0 else None)
+            ways = [way for way in (by_shift, by_emit) if way is not None]
+            arrive = torch.logaddexp(*ways) if len(ways) == 2 else ways[0]
+            row.append(arrive + emitting[:, i, j])
+        leave.append(torch.stack(row, 1))
+    return -leave[-1][:, -1].sum()
+
+
+def rnnt_loss(p: Problem) -> Tensor:
+    from torchaudio.functional import rnnt_loss as torchaudio_rnnt_loss
+
+    logits = (p.h_BIH @ p.input_word_HV)[:, :, None] + (p.s_BJH @ p.output_word_HV)[:, None]
+    device = logits.device
+    targets = p.targets_BJ[:, :-1].int().contiguous()
+    lengths = p.input_lengths.int().to(device), (p.output_lengths - 1).int().to(device)
+    loss: Tensor = torchaudio_rnnt_loss(logits, targets, *lengths, blank=0, reduction="sum")
+    return loss
+
+
+def softmax_both_loss(p: Problem) -> Tensor:
+    a, c = p.h_BIH @ p.input_word_HV, p.s_BJH @ p.output_word_HV
+    targets_BI = p.targets_BJ.repeat(1, -(-a.shape[1] // c.shape[1]))[:, : a.shape[1]]
+    return F.cross_entropy(torch.cat([a, c], 1).mT, torch.cat([targets_BI, p.targets_BJ], 1), reduction="sum")
+
+
+def softmax_outputs_loss(p: Problem) -> Tensor:
+    return F.cross_entropy((p.s_BJH @ p.output_word_HV).mT, p.targets_BJ, reduction="sum")
+
+
+VARIANTS: dict[str, Callable[[Problem], Tensor]] = {
+    "noisychannel": noisychannel_loss,
+    "materialised": materialised_loss,
+    "rnnt_loss": rnnt_loss,
+    "softmax I+J": softmax_both_loss,
+    "softmax J": softmax_outputs_loss,
+}
+
+
+def run_once(loss: Callable[[Problem], Tensor], p: Problem) -> None:
+    torch.autograd.grad(loss(p), p.leaves(), allow_unused=True)
+
+
+def why_not(name: str, shape: Shape, device: str) -> str | None:
+    """Why a variant cannot run here."""
+    if name == "rnnt_loss":
+        try:
+            import torchaudio.functional  # noqa: F401
+        except (ImportError, OSError):
+            return "no torchaudio"
+    if name in ("materialised", "rnnt_loss"):
+        needed = 3.2 * 4 * shape.B * shape.I * shape.J * shape.V
+        room = (
+            torch.cuda.mem_get_info()[0]
+            if device == "cuda"
+            else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        )
+        if needed > 0.8 * room:
+            return f"needs about {needed / 2**30:.0f} GiB"
+    return None
+
+
+def measure_times(shape: Shape, device: str, names: list[str], repeats: int) -> dict[str, float]:
+    """Median milliseconds of each variant, run in turn."""
+    problem = Problem.draw(shape, device)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for round_number in range(repeats + 1):
+        for name in names:
+            if device == "cuda":
+                torch.cuda.synchronize()
+            began = time.perf_counter()
+            run_once(VARIANTS[name], problem)
+            if device == "cuda":
+                torch.cuda.synchronize()
+            if round_number:  # the first round warms up
+                times[name].append((time.perf_counter() - began) * 1e3)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def peak_memory(name: str, shape: Shape, device: str) -> float:
+    """GiB above the problem itself."""
+    if device == "cuda":
+        problem = Problem.draw(shape, device)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run_once(VARIANTS[name], problem)
+        torch.cuda.synchronize()
+        return (torch.cuda.max_memory_allocated() - before) / 2**30
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_resident_growth, (name, shape))
+
+
+def _resident_growth(name: str, shape: Shape) -> float:
+    run_once(VARIANTS[name], Problem.draw(Shape(1, 2, 2, 4, 8), "cpu"))
+    problem = Problem.draw(shape, "cpu")
+    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    run_once(VARIANTS[name], problem)
+    return max(0.0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before) / 2**30
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
+    parser.add_argument("--markdown", type=Path, help="write the table there too")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    machine = torch.cuda.get_device_name() if options.device == "cuda" else f"{platform.machine()} CPU"
+    lines = [
+        f"noisychannel {__version__}, torch {torch.__version__}, {machine}, {options.threads} threads, "
+        f"{date.today()}, fp32, forward + backward, median of {options.repeats} interleaved rounds",
+        "",
+        "| batch, I, J, hidden, V | variant | ms | × noisychannel | peak GiB |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
+    for shape in SHAPES:
+        refused = {name: why_not(name, shape, options.device) for name in VARIANTS}
+        names = [name for name, reason in refused.items() if reason is None]
+        times = measure_times(shape, options.device, names, options.repeats)
+        for name, reason in refused.items():
+            if reason:
+                lines.append(f"| {', '.join(map(str, shape))} | {name} | – | – | {reason} |")
+                continue
+            memory = peak_memory(name, shape, options.device)
+            ratio = times[name] / times["noisychannel"]
+            lines.append(f"| {', '.join(map(str, shape))} | {name} | {times[name]:.2f} | {ratio:.2f} | {memory:.3f} |")
+    print("\n".join(lines))
+    if options.markdown:
+        options.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
