@@ -152,6 +152,8 @@ def why_not(name: str, shape: Shape, device: str) -> str | None:
             import torchaudio.functional  # noqa: F401
         except (ImportError, OSError):
             return "no torchaudio"
+        if shape.B * shape.I * shape.J * shape.V > 2**31:
+            return "over 2³¹ logits, which torchaudio's 32-bit indices do not reach"
     if name in ("materialised", "rnnt_loss"):
         needed = 3.2 * 4 * shape.B * shape.I * shape.J * shape.V
         room = (

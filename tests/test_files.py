@@ -250,4 +250,10 @@ def test_a_pattern_that_names_nothing_is_refused(tree: Path, pattern: str) -> No
     (tree / "empty" / ".hidden").write_text("")
     with pytest.raises(BadInputError) as caught:
         find_files([str(tree / "a.txt"), str(tree / pattern)])
-    assert str(caught.value).startswith(f"{tree / pattern}: no ")
+    reason = "a directory without files" if pattern == "empty" else "no such file"
+    assert str(caught.value).startswith(f"{tree / pattern}: {reason}")
+
+
+def test_an_empty_name_is_refused_rather_than_read_as_this_directory() -> None:
+    with pytest.raises(BadInputError, match="a file name is empty"):
+        find_files([""])

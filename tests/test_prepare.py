@@ -55,12 +55,16 @@ class Workshop:
         return prepared
 
     def refusal(self, *args: Any, **more: Any) -> str:
-        """What prepare complains of."""
-        with warnings.catch_warnings(record=True):
-            return self._refusal(*args, **more)
+        """What prepare complains of; whether it cleans up is another question, asked below."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            complaint = self._refusal(*args, **more)
+            gc.collect()
+        return complaint
 
     def files_left_open(self, *args: Any, **more: Any) -> list[str]:
         """What the interpreter complains of after prepare has failed."""
+        gc.collect()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             self._refusal(*args, **more)
@@ -132,11 +136,12 @@ def test_features_stand_before_what_a_model_is_conditioned_on(shop: Workshop) ->
     assert language_model(prepared) == spelled("xy", "y", "x")
 
 
-def test_the_joint_role_reads_pairs_as_the_direct_model_does(shop: Workshop) -> None:
+@pytest.mark.parametrize("role", ["seq2seq", "attention"])
+def test_the_baselines_read_what_the_direct_model_reads(shop: Workshop, role: str) -> None:
     prepared = shop.prepare("ab\txy\tV\n", columns="unimorph")
-    for split in ("train", "dev"):
-        one, other = (open_corpus(prepared.directory, role, split) for role in ("direct", "proposal"))
-        assert one.fingerprint == other.fingerprint
+    corpus = open_corpus(prepared.directory, role, "train")
+    assert named(prepared.input_codec, corpus.inputs) == [["<V>", "a", "b", "<eos>"]]
+    assert named(prepared.output_codec, corpus.outputs) == spelled("xy")
 
 
 def test_the_language_model_learns_from_train_outputs_and_unpaired_ones(shop: Workshop) -> None:
@@ -167,12 +172,12 @@ def test_each_side_has_its_own_way_of_being_cut(shop: Workshop) -> None:
 
 
 def test_subwords_are_trained_on_train_and_unpaired_outputs(shop: Workshop) -> None:
-    # Neither side of the pairs has "wolf": as one piece it can only be learnt from the unpaired outputs.
+    # "wolf" stands in the unpaired outputs only: it is one piece where they are read, and four letters where not.
+    animals = "ab\tfox owl\nba\tan owl and a fox\n" * 20
+    wolves = "the wolf sat\na wolf ate the owl\nwolf and fox\nthe old wolf\nwolf\n" * 20
     config = {"output": TextConfig(units="subwords", max_size=30)}
-    prepared = shop.prepare("ab\tfox owl\n" * 20, unpaired="wolf\n" * 400, **config)
-    assert language_model(prepared)[-1] == ["▁wolf", "<eos>"]
-    without = shop.prepare("ab\tfox owl\n" * 20, **config)
-    assert "▁wolf" not in without.output_codec.symbols
+    assert language_model(shop.prepare(animals, unpaired=wolves, **config))[-1] == ["▁wolf", "<eos>"]
+    assert "▁wolf" not in shop.prepare(animals, **config).output_codec.symbols
 
 
 def test_parallel_files(shop: Workshop) -> None:
@@ -390,13 +395,11 @@ def test_a_split_of_which_nothing_is_left_is_refused(shop: Workshop, split: str)
 @pytest.mark.parametrize("split", ["train", "dev", "unpaired"])
 @pytest.mark.parametrize("units", ["characters", "subwords"])
 def test_a_bad_line_is_named_whatever_reads_it_first(shop: Workshop, split: str, units: Any) -> None:
-    config = shop.config("ab\txy\n" * 30, unpaired="xyx\n", output=TextConfig(units=units, max_size=20))
-    file = Path(getattr(config, split)[0])
-    file.write_bytes(file.read_bytes() + b"\xff\n")
-    line = file.read_bytes().count(b"\n")
-    with warnings.catch_warnings(record=True), pytest.raises(BadInputError) as caught:
-        prepare(config, lambda group: shop.path / "prepared" / group)
-    assert str(caught.value).startswith(f"{file}:{line}: not UTF-8")
+    bad = "xyx\nx\ty\n" if split == "unpaired" else "ab\txy\n" * 30 + "ab\n"
+    texts = {"train": "ab\txy\n" * 30, "unpaired": "xyx\n", split: bad}
+    complaint = shop.refusal(**texts, output=TextConfig(units=units, max_size=20))
+    file = shop.path / ("unpaired.txt" if split == "unpaired" else f"{split}.tsv")
+    assert complaint.startswith(f"{file}:{bad.count(chr(10))}: ")
 
 
 def test_a_refusal_leaves_no_file_open(shop: Workshop) -> None:
@@ -467,7 +470,7 @@ def test_prepare_is_the_plain_version(
 # --- memory
 
 PAIRS, UNPAIRED = 200_000, 100_000
-BOUND = 48
+BOUND = 40
 """MiB. A line costs four bytes in each list of lengths, and what is not yet written a fixed amount: a good 20 MiB."""
 
 MEASURED = """

@@ -350,3 +350,8 @@ def test_datasets_without_the_package_say_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "datasets", None)
     complaint = refusal(read_pairs(["hf:gigaword:train"], columns("input=document,output=summary"), ";"))
     assert complaint == "hf:gigaword:train needs the package datasets: pip install 'noisychannel[hub]'"
+
+
+def test_blank_lines_between_the_paradigms_of_unimorph_are_passed_over(tmp_path: Path) -> None:
+    file = write(tmp_path / "deu", "gehen\tging\tV;PST\n\nHaus\tHäuser\tN;PL\n")
+    assert [row.input for row in read_pairs([file], columns("unimorph"), ";")] == ["gehen", "Haus"]

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from toys import copy, double_vowels, reverse, toy_config
 
 from noisychannel import SSNT
 from noisychannel.errors import BadInputError, NoisyChannelError
@@ -21,6 +20,7 @@ from noisychannel.runs import RunDirectory, load_tensors
 from noisychannel.training.config import RunConfig
 from noisychannel.training.parse import dump_config
 from noisychannel.training.run import train_run
+from toys import copy, double_vowels, reverse, toy_config
 
 
 def train(config: RunConfig, overwrite: bool = False) -> dict[str, float]:

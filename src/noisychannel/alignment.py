@@ -26,13 +26,15 @@ def draw_alignment(input_symbols: Sequence[str], output_symbols: Sequence[str], 
 
 
 def _visible(symbol: str) -> str:
+    if _width(symbol) == 0:
+        return "◌" + symbol
     return "␣" if symbol == " " else symbol
 
 
 def _width(symbol: str) -> int:
-    """Columns on a terminal: wide East Asian characters take two, combining ones none."""
-    wide = sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in symbol if not unicodedata.combining(c))
-    return max(wide, 1)
+    """Columns on a terminal: wide East Asian characters take two, marks none."""
+    standing = [c for c in symbol if unicodedata.category(c) not in ("Mn", "Me", "Cf")]
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in standing)
 
 
 def _fill(symbol: str, width: int) -> str:

@@ -23,6 +23,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from noisychannel.precision import at_least_float32
 
 RECOMPUTED_AT_ONCE = 1 << 22
 """Floats in one block of entries that are recomputed: bounds the memory when every entry needs it."""
@@ -30,15 +33,9 @@ RECOMPUTED_AT_ONCE = 1 << 22
 
 def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor) -> Tensor:
     """log p(v_j | i, j) = log softmax(a_i + c_j)[v_j]: [B,I,V], [B,J,V], [B,J] -> [B,I,J]."""
-    if (
-        input_scores.dim() != 3
-        or output_scores.shape[:1] + output_scores.shape[2:] != input_scores.shape[:1] + input_scores.shape[2:]
-        or targets.shape != output_scores.shape[:2]
-    ):
-        raise ValueError(
-            "word_log_probs takes [B,I,V], [B,J,V], [B,J], but got "
-            f"{list(input_scores.shape)}, {list(output_scores.shape)}, {list(targets.shape)}"
-        )
+    _check(input_scores, output_scores)
+    if targets.shape != output_scores.shape[:2]:
+        raise ValueError(f"targets must be [B,J] = {list(output_scores.shape[:2])}, but are {list(targets.shape)}")
     result: Tensor = _WordLogProbs.apply(input_scores, output_scores, targets)  # type: ignore[no-untyped-call]
     return result
 
@@ -46,6 +43,7 @@ def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor)
 @torch.no_grad()
 def log_normaliser(input_scores: Tensor, output_scores: Tensor) -> Tensor:
     """log Σ_w exp(a_i[w] + c_j[w]), for a search that needs every word: [B,I,V], [B,J,V] -> [B,I,J]."""
+    _check(input_scores, output_scores)
     return _normalise(input_scores, output_scores).log
 
 
@@ -59,6 +57,7 @@ class _WordLogProbs(torch.autograd.Function):
         return target_input.to(normaliser.log.dtype) + target_output - normaliser.log
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         input_scores, output_scores, targets, product_BIJ, lost_N3 = ctx.saved_tensors
         grad_BIJ = grads[0]
@@ -106,7 +105,7 @@ class _Scaled(NamedTuple):
 
     @staticmethod
     def of(scores: Tensor) -> _Scaled:
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        scores = at_least_float32(scores)
         largest = scores.amax(2, keepdim=True)
         return _Scaled((scores - largest).exp_(), largest)
 
@@ -122,5 +121,15 @@ def _long_way(
     """The V logits of each listed entry (b, i, j), a block of entries at a time."""
     for block in entries_N3.split(max(1, RECOMPUTED_AT_ONCE // input_scores.shape[2])):
         b, i, j = block.unbind(1)
-        dtype = torch.promote_types(input_scores.dtype, torch.float32)
-        yield (b, i, j), input_scores[b, i].to(dtype) + output_scores[b, j].to(dtype)
+        yield (b, i, j), at_least_float32(input_scores[b, i]) + at_least_float32(output_scores[b, j])
+
+
+def _check(input_scores: Tensor, output_scores: Tensor) -> None:
+    fits = input_scores.dim() == output_scores.dim() == 3 and all(
+        input_scores.shape[n] == output_scores.shape[n] for n in (0, 2)
+    )
+    if not fits:
+        raise ValueError(
+            "the scores must be [B,I,V] and [B,J,V], with the same B and V, but are "
+            f"{list(input_scores.shape)} and {list(output_scores.shape)}"
+        )

@@ -15,8 +15,8 @@ semiring's ``share``. For the log semiring the flow through ``leave(i, j)`` is t
 is at once the gradient; every number in it is a product of numbers in [0, 1], so it cannot overflow. For the
 max semiring it is the best alignment, for coin tosses a sample.
 
-Shapes: B batch, I input positions, J output positions, D = I + J - 1 diagonals. A *skewed* tensor [D, B, I] holds
-node (i, j) at [i + j, b, i].
+Shapes: B batch, I input positions, J output positions, D = I + J - 1 diagonals, K = min(I, J). A *skewed* tensor
+[D, B, K] holds node (i, j) at [i + j, b, i], or at [i + j, b, j] where the output is the shorter side.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from noisychannel.precision import at_least_float32
 from noisychannel.semirings import DirectedSemiring, Entropy, Log, Max, Sample, Semiring
 from noisychannel.symbols import inside
 
@@ -39,17 +41,19 @@ class Flow(NamedTuple):
 
 
 def log_marginal(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> Tensor:
-    """log p(v, z_J = I | u) summed over alignments: [B,I,J], [B,I,J], [B], [B] -> [B]. Differentiable."""
-    return _total(Log(), word_logp, emit_logit, input_lengths, output_lengths)
+    """log p(v, z_J = I | u) summed over alignments: [B,I,J], [B,I,J], [B], [B] -> [B]. Differentiable once."""
+    total: Tensor = _LogMarginal.apply(word_logp, emit_logit, input_lengths, output_lengths)  # type: ignore[no-untyped-call]
+    return total
 
 
 def viterbi(
     word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The best alignment: its score [B] (differentiable) and input positions [B,J], 0-based, -1 past the end."""
-    score = _total(Max(), word_logp, emit_logit, input_lengths, output_lengths)
     flow = _flow(Max(), word_logp, emit_logit, input_lengths, output_lengths)
-    return score, _positions(flow.emit)
+    emitting, shifting = _log_weights(word_logp, emit_logit, input_lengths, output_lengths)
+    chosen = torch.where(flow.emit > 0, emitting, 0.0) + torch.where(flow.shift > 0, shifting, 0.0)
+    return chosen.sum((1, 2)), _positions(flow.emit)
 
 
 def posteriors(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> Tensor:
@@ -66,146 +70,159 @@ def sample(
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Exact samples of the alignment given u and v: [B,J], or [num_samples,B,J]; positions as in ``viterbi``."""
-    tensors = (word_logp, emit_logit, input_lengths, output_lengths)
-    if num_samples is None:
-        return _positions(_flow(Sample(generator), *tensors).emit)
-    repeated = (x.repeat(num_samples, *[1] * (x.dim() - 1)) for x in tensors)
-    drawn = _positions(_flow(Sample(generator), *repeated).emit)
-    return drawn.unflatten(0, (num_samples, -1))
+    if num_samples is not None and num_samples < 1:
+        raise ValueError(f"num_samples must be at least 1, but is {num_samples}")
+    semiring = Sample(num_samples or 1, generator)
+    drawn = _positions(_flow(semiring, word_logp, emit_logit, input_lengths, output_lengths).emit)
+    return drawn if num_samples is None else drawn.view(num_samples, len(output_lengths), drawn.shape[1])
 
 
 @torch.no_grad()
 def entropy(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> Tensor:
     """Entropy of p(z | u, v) in nats: [B]. Not differentiable."""
-    arcs = _arcs(word_logp, emit_logit, input_lengths, output_lengths)
-    leave_D2BI = _ascend(Entropy(), *arcs).leave
-    return _at_end(leave_D2BI[:, 1], input_lengths, output_lengths)
+    frame = _Frame.of(word_logp, emit_logit, input_lengths, output_lengths)
+    weights = _log_weights(word_logp, emit_logit, input_lengths, output_lengths)
+    leave_D2BK = _ascend(Entropy(), frame, *weights).leave
+    return frame.at_end(leave_D2BK[:, 1])
 
 
-class _Total(torch.autograd.Function):
+class _LogMarginal(torch.autograd.Function):
     """The total weight of all paths; its gradient is the flow, so autograd never walks through the loop."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        semiring: DirectedSemiring,
-        word_logp: Tensor,
-        emit_logit: Tensor,
-        input_lengths: Tensor,
-        output_lengths: Tensor,
+        ctx: Any, word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor
     ) -> Tensor:
-        ascent = _ascend(semiring, *_arcs(word_logp, emit_logit, input_lengths, output_lengths))
+        frame = _Frame.of(word_logp, emit_logit, input_lengths, output_lengths)
+        ascent = _ascend(Log(), frame, *_log_weights(word_logp, emit_logit, input_lengths, output_lengths))
         if any(ctx.needs_input_grad):
-            share = semiring.share(ascent.by_shift, ascent.by_emit)
-            ctx.save_for_backward(share, emit_logit, input_lengths, output_lengths)
-            ctx.word_dtype = word_logp.dtype
-        return _at_end(ascent.leave, input_lengths, output_lengths)
+            ctx.frame, ctx.word_dtype = frame, word_logp.dtype
+            ctx.save_for_backward(Log().share(ascent.by_shift, ascent.by_emit), emit_logit)
+        return frame.at_end(ascent.leave)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        share, emit_logit, input_lengths, output_lengths = ctx.saved_tensors
-        flow = _descend(share, input_lengths, output_lengths)
+        share_DBK, emit_logit = ctx.saved_tensors
+        flow = _descend(ctx.frame, share_DBK)
         grad_B11 = grads[0][:, None, None]
-        grad_word = grad_B11 * flow.emit
-        # d log emit / d logit = 1 - emit and d log shift / d logit = -emit; a padded logit may be anything.
-        emit = torch.sigmoid(emit_logit.to(share.dtype))
-        grad_emit = grad_B11 * (flow.emit * (1 - emit) - flow.shift * emit)
+        # d log emit / d logit = shift and d log shift / d logit = -emit; a padded logit may be anything.
+        logit = at_least_float32(emit_logit)
+        grad_emit = grad_B11 * (flow.emit * torch.sigmoid(-logit) - flow.shift * torch.sigmoid(logit))
         grad_emit = grad_emit.masked_fill(flow.emit + flow.shift == 0, 0.0)
-        return None, grad_word.to(ctx.word_dtype), grad_emit.to(emit_logit.dtype), None, None
-
-
-def _total(
-    semiring: DirectedSemiring, word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor
-) -> Tensor:
-    total: Tensor = _Total.apply(semiring, word_logp, emit_logit, input_lengths, output_lengths)  # type: ignore[no-untyped-call]
-    return total
+        return (grad_B11 * flow.emit).to(ctx.word_dtype), grad_emit.to(emit_logit.dtype), None, None
 
 
 @torch.no_grad()
 def _flow(
     semiring: DirectedSemiring, word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor
 ) -> Flow:
-    ascent = _ascend(semiring, *_arcs(word_logp, emit_logit, input_lengths, output_lengths))
-    return _descend(semiring.share(ascent.by_shift, ascent.by_emit), input_lengths, output_lengths)
+    frame = _Frame.of(word_logp, emit_logit, input_lengths, output_lengths)
+    ascent = _ascend(semiring, frame, *_log_weights(word_logp, emit_logit, input_lengths, output_lengths))
+    return _descend(frame, semiring.share(ascent.by_shift, ascent.by_emit))
 
 
-def _arcs(
+def _log_weights(
     word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Skewed log weights of the emitting and of the shifting arcs, [D,B,I] each, in float32 or better."""
-    _check(word_logp, emit_logit, input_lengths, output_lengths)
-    dtype = torch.promote_types(torch.promote_types(word_logp.dtype, emit_logit.dtype), torch.float32)
-    padded = ~(
-        inside(input_lengths, word_logp.shape[1], word_logp.device)[:, :, None]
-        & inside(output_lengths, word_logp.shape[2], word_logp.device)[:, None, :]
-    )
-    word = word_logp.to(dtype).masked_fill(padded, 0.0)
-    logit = emit_logit.to(dtype).masked_fill(padded, 0.0)
-    return _skew(word + F.logsigmoid(logit), fill=-torch.inf), _skew(F.logsigmoid(-logit), fill=-torch.inf)
+    """Log weights of the emitting and of the shifting arcs, [B,I,J] each, in float32 or better, 0 in the padding."""
+    _, I, J = word_logp.shape
+    device = word_logp.device
+    padded = ~(inside(input_lengths, I, device)[:, :, None] & inside(output_lengths, J, device)[:, None, :])
+    word = at_least_float32(word_logp).masked_fill(padded, 0.0)
+    logit = at_least_float32(emit_logit).masked_fill(padded, 0.0)
+    return word + F.logsigmoid(logit), F.logsigmoid(-logit)
+
+
+class _Frame(NamedTuple):
+    """How a batch of lattices lies in skewed tensors."""
+
+    over_inputs: bool
+    """The last dimension is the input position; else the output position. The shorter of the two."""
+    last: Tensor
+    """The diagonal of each sentence's last node, [B]."""
+    place: Tensor
+    """And its place on that diagonal, [B]."""
+
+    @staticmethod
+    def of(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> _Frame:
+        _check(word_logp, emit_logit, input_lengths, output_lengths)
+        over_inputs = word_logp.shape[1] <= word_logp.shape[2]
+        input_lengths, output_lengths = input_lengths.to(word_logp.device), output_lengths.to(word_logp.device)
+        place = (input_lengths if over_inputs else output_lengths) - 1
+        return _Frame(over_inputs, input_lengths + output_lengths - 2, place)
+
+    def skew(self, x_BIJ: Tensor) -> Tensor:
+        """[B,I,J] -> [D,B,K]: row k moves right by k when rows are cut one shorter; -inf where there is no node."""
+        x = x_BIJ if self.over_inputs else x_BIJ.mT
+        B, K, L = x.shape
+        wide = F.pad(x, (0, K), value=-torch.inf).flatten(1)
+        return wide[:, : K * (K + L - 1)].view(B, K, K + L - 1).permute(2, 0, 1).contiguous()
+
+    def unskew(self, x_DBK: Tensor) -> Tensor:
+        """The inverse of ``skew``."""
+        D, B, K = x_DBK.shape
+        narrow = F.pad(x_DBK.permute(1, 2, 0).reshape(B, K * D), (0, K))
+        x = narrow.view(B, K, D + 1)[:, :, : D + 1 - K]
+        return x if self.over_inputs else x.mT
+
+    def at_end(self, x_DBK: Tensor) -> Tensor:
+        """The value at every sentence's last node: [B]."""
+        return x_DBK[self.last, torch.arange(len(self.last), device=x_DBK.device), self.place]
 
 
 class _Ascent(NamedTuple):
-    """Skewed elements [D,...,B,I]: what reached each node by a shift, what by an emission, and what leaves it."""
+    """Skewed elements [D,...,B,K]: what reached each node by a shift, what by an emission, and what leaves it."""
 
     by_shift: Tensor
     by_emit: Tensor
     leave: Tensor
 
 
-def _ascend(semiring: Semiring, emitting_DBI: Tensor, shifting_DBI: Tensor) -> _Ascent:
+def _ascend(semiring: Semiring, frame: _Frame, emitting_BIJ: Tensor, shifting_BIJ: Tensor) -> _Ascent:
     """The recursion of the module's docstring, one anti-diagonal at a time."""
-    nothing = semiring.lift(torch.full_like(emitting_DBI[0, :, :1], -torch.inf))
-    start = torch.full_like(emitting_DBI[0], -torch.inf)
+    emitting_DBK, shifting_DBK = frame.skew(emitting_BIJ), frame.skew(shifting_BIJ)
+    start = torch.full_like(emitting_DBK[0], -torch.inf)
+    nothing, nothing_before = semiring.lift(start), semiring.lift(start[:, :1])
+    start = start.clone()
     start[:, 0] = 0.0
-    by_shift = [semiring.lift(torch.full_like(start, -torch.inf))]
-    by_emit = [semiring.lift(start)]
-    leave = []
-    for emitting, shifting in zip(emitting_DBI, shifting_DBI, strict=True):
+    by_shift, by_emit, leave = [nothing], [semiring.lift(start)], []
+    for emitting, shifting in zip(emitting_DBK, shifting_DBK, strict=True):
         arrive = semiring.plus(by_shift[-1], by_emit[-1])
-        leave.append(semiring.times(arrive, semiring.lift(emitting)))
+        left = semiring.times(arrive, semiring.lift(emitting))
         shifted = semiring.times(arrive, semiring.lift(shifting))
-        by_shift.append(torch.cat([nothing, shifted[..., :-1]], dim=-1))
-        by_emit.append(leave[-1])
+        leave.append(left)
+        # The move along the last dimension goes one place on; the other stays in place.
+        if frame.over_inputs:
+            shifted = torch.cat([nothing_before, shifted[..., :-1]], dim=-1)
+        else:
+            left = torch.cat([nothing_before, left[..., :-1]], dim=-1)
+        by_shift.append(shifted)
+        by_emit.append(left)
     return _Ascent(torch.stack(by_shift[:-1]), torch.stack(by_emit[:-1]), torch.stack(leave))
 
 
-def _descend(share_DBI: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> Flow:
-    """Send one unit from each sentence's last node back to the start; ``share`` of it goes by each shift."""
-    D, B, _ = share_DBI.shape
-    last_B, row_B = _last_diagonal(input_lengths, output_lengths, share_DBI.device)
-    emit_DBI, shift_DBI = torch.zeros_like(share_DBI), torch.zeros_like(share_DBI)
-    emit_DBI[last_B, torch.arange(B, device=share_DBI.device), row_B] = 1.0
+def _descend(frame: _Frame, share_DBK: Tensor) -> Flow:
+    """Send one unit from each sentence's last node back to the start; ``share`` of it goes by each shift.
+
+    Where ``share`` holds several samples of the batch, one after the other, each has a unit of its own.
+    """
+    D, rows, _ = share_DBK.shape
+    samples = rows // len(frame.last) if len(frame.last) else 1
+    emit_DBK, shift_DBK = torch.zeros_like(share_DBK), torch.zeros_like(share_DBK)
+    every_row = torch.arange(rows, device=share_DBK.device)
+    emit_DBK[frame.last.repeat(samples), every_row, frame.place.repeat(samples)] = 1.0
     for d in range(D - 1, 0, -1):
-        through = emit_DBI[d] + shift_DBI[d]
-        by_shift = through * share_DBI[d]
-        emit_DBI[d - 1] += through - by_shift
-        shift_DBI[d - 1, :, :-1] = by_shift[:, 1:]
-    return Flow(_unskew(emit_DBI), _unskew(shift_DBI))
-
-
-def _at_end(leave_DBI: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> Tensor:
-    """leave(I-1, J-1) of every sentence: [B]."""
-    last_B, row_B = _last_diagonal(input_lengths, output_lengths, leave_DBI.device)
-    return leave_DBI[last_B, torch.arange(len(row_B), device=leave_DBI.device), row_B]
-
-
-def _last_diagonal(input_lengths: Tensor, output_lengths: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    input_lengths, output_lengths = input_lengths.to(device), output_lengths.to(device)
-    return input_lengths + output_lengths - 2, input_lengths - 1
-
-
-def _skew(x_BIJ: Tensor, fill: float) -> Tensor:
-    """[B,I,J] -> [D,B,I] with node (i, j) at [i+j, b, i]; row i moves right by i when rows are cut one shorter."""
-    B, I, J = x_BIJ.shape
-    wide = F.pad(x_BIJ, (0, I), value=fill).flatten(1)
-    return wide[:, : I * (I + J - 1)].view(B, I, I + J - 1).permute(2, 0, 1).contiguous()
-
-
-def _unskew(x_DBI: Tensor) -> Tensor:
-    """The inverse of ``_skew``."""
-    D, B, I = x_DBI.shape
-    narrow = F.pad(x_DBI.permute(1, 2, 0).reshape(B, I * D), (0, I))
-    return narrow.view(B, I, D + 1)[:, :, : D + 1 - I]
+        through = emit_DBK[d] + shift_DBK[d]
+        by_shift = through * share_DBK[d]
+        by_emit = through - by_shift
+        if frame.over_inputs:
+            shift_DBK[d - 1, :, :-1] = by_shift[:, 1:]
+            emit_DBK[d - 1] += by_emit
+        else:
+            shift_DBK[d - 1] = by_shift
+            emit_DBK[d - 1, :, :-1] += by_emit[:, 1:]
+    return Flow(frame.unskew(emit_DBK), frame.unskew(shift_DBK))
 
 
 def _positions(emit_flow_BIJ: Tensor) -> Tensor:
@@ -223,6 +240,6 @@ def _check(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_
     for name, lengths, most in (("input", input_lengths, I), ("output", output_lengths, J)):
         if lengths.shape != (B,):
             raise ValueError(f"{name}_lengths must be [B] = [{B}], but is {list(lengths.shape)}")
-        # Looking into lengths that live on a GPU would stall it; there a wrong one raises in the indexing.
+        # Looking into lengths that live on a GPU would stall it, so there the caller must know them to be right.
         if lengths.device.type == "cpu" and B > 0 and not 1 <= int(lengths.min()) <= int(lengths.max()) <= most:
             raise ValueError(f"{name}_lengths must lie in 1..{most}, but are {lengths.tolist()}")

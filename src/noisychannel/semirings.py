@@ -10,7 +10,7 @@ semiring   plus                share                 the recursion gives
 =========  ==================  ====================  ==============================================
 Log        log(e^a + e^b)      sigmoid(a - b)        log marginal; shares give posteriors
 Max        max(a, b)           1 if a >= b else 0    Viterbi score; shares give the best alignment
-Sample     log(e^a + e^b)      Bernoulli(of Log's)   log marginal; shares give a sampled alignment
+Sample     log(e^a + e^b)      Bernoulli(of Log's)   log marginal; shares give sampled alignments
 Entropy    of (log w, H)       --                    entropy of the alignment
 =========  ==================  ====================  ==============================================
 """
@@ -21,6 +21,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 class Semiring(Protocol):
@@ -72,13 +73,16 @@ class Max(Log):
 
 
 class Sample(Log):
-    """One path drawn from the exact posterior: forward as ``Log``, backward by coin tosses."""
+    """Paths drawn from the exact posterior: forward as ``Log``, backward by coin tosses, as many as samples."""
 
-    def __init__(self, generator: torch.Generator | None = None) -> None:
+    def __init__(self, num_samples: int, generator: torch.Generator | None = None) -> None:
+        self.num_samples = num_samples
         self.generator = generator
 
     def share(self, first: Tensor, second: Tensor) -> Tensor:
-        return torch.bernoulli(super().share(first, second), generator=self.generator)
+        """[D,B,K] -> [D,num_samples·B,K]."""
+        probability = super().share(first, second).repeat(1, self.num_samples, 1)
+        return torch.bernoulli(probability, generator=self.generator)
 
 
 class Entropy:
@@ -91,13 +95,14 @@ class Entropy:
         return torch.stack([log_weight, torch.zeros_like(log_weight)])
 
     def plus(self, first: Tensor, second: Tensor) -> Tensor:
-        total = torch.logaddexp(first[0], second[0])
-        joined = torch.zeros_like(total)
-        for log_weight, entropy in (first, second):
-            log_share = log_weight - total
-            part = log_share.exp() * (entropy - log_share)
-            joined = joined + torch.where(log_weight > -torch.inf, part, 0.0)
-        return torch.stack([total, joined])
+        ahead = first[0] - second[0]
+        joined = torch.zeros_like(ahead)
+        # sigmoid(x) and sigmoid(-x) sum to one to the last bit or two; exp(a - log(e^a + e^b)) would not, and the error
+        # would grow along the lattice.
+        for advantage, entropy in ((ahead, first[1]), (-ahead, second[1])):
+            share, log_share = torch.sigmoid(advantage), F.logsigmoid(advantage)
+            joined = joined + torch.where(share > 0, share * (entropy - log_share), 0.0)
+        return torch.stack([torch.logaddexp(first[0], second[0]), joined])
 
     def times(self, first: Tensor, second: Tensor) -> Tensor:
         return first + second

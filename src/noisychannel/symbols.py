@@ -34,7 +34,9 @@ def require_eos(name: str, ids_BT: Tensor, lengths: Tensor) -> None:
             f"{name} must be ids [B,T] with lengths [B], but are {list(ids_BT.shape)}, {list(lengths.shape)}"
         )
     lengths = lengths.to(ids_BT.device)
-    if ids_BT.numel() and not bool(((lengths >= 1) & (lengths <= ids_BT.shape[1])).all()):
+    if len(lengths) == 0:
+        return
+    if not bool(((lengths >= 1) & (lengths <= ids_BT.shape[1])).all()):
         raise ValueError(f"{name}: lengths must lie in 1..{ids_BT.shape[1]} (EOS included), but are {lengths.tolist()}")
     ends = (ids_BT == EOS) & inside(lengths, ids_BT.shape[1], ids_BT.device)
     good = ends.gather(1, lengths[:, None] - 1).squeeze(1) & (ends.sum(1) == 1)

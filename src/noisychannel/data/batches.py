@@ -88,7 +88,8 @@ def _cut(
         if size > 1 and (size > batch_size or size * (longest_input + longest_output) > batch_symbols):
             batches.append(rows[start:n])
             start, longest_input, longest_output = n, input_length, output_length
-    batches.append(rows[start:])
+    if len(rows):
+        batches.append(rows[start:])
     return batches
 
 

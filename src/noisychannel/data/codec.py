@@ -11,7 +11,7 @@ from pathlib import Path
 
 from noisychannel.atomic import write_bytes, write_text
 from noisychannel.data.symbols import Characters, Splitter, Subwords, TextConfig, Words, normalise
-from noisychannel.errors import NoisyChannelError
+from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.symbols import EOS, SPECIAL_SYMBOLS, UNK
 
 
@@ -58,7 +58,11 @@ class Codec:
     @property
     def fingerprint(self) -> str:
         """A short hash of everything that gives ids their meaning; a checkpoint remembers it."""
-        digest = hashlib.sha256(json.dumps([self.names, self.config.units]).encode())
+        config = self.config
+        meaning = (self.features, self.symbols, config.units, config.lowercase, config.digits_to_hash)
+        digest = hashlib.sha256(json.dumps(meaning).encode())
+        if isinstance(self.splitter, Subwords):
+            digest.update(self.splitter.model)
         return digest.hexdigest()[:16]
 
     def save(self, directory: Path, side: str) -> None:
@@ -82,7 +86,11 @@ class Codec:
                 case "subwords":
                     model = directory / f"{side}.sentencepiece"
                     splitter = Subwords(model.read_bytes(), str(model))
+                case _:
+                    raise ValueError(f"unknown units {config.units!r}")
             return Codec(config, splitter, record["symbols"], record["features"])
+        except BadInputError:
+            raise
         except FileNotFoundError as error:
             raise NoisyChannelError(f"{error.filename}: missing; the run directory is incomplete") from error
         except (ValueError, KeyError, TypeError) as error:

@@ -3,55 +3,57 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from noisychannel.atomic import cannot_write
+from noisychannel.errors import NoisyChannelError
 
 IdArray = npt.NDArray[np.int32]
 LengthArray = npt.NDArray[np.int64]
 
-WRITTEN_AT_ONCE = 1 << 18
+WRITTEN_AT_ONCE = 1 << 16
 """Ids gathered in memory before they are written."""
 
 
 class SequenceWriter:
-    """Appends sequences to ``stem``.ids, and closes with their lengths in ``stem``.lengths.npy."""
+    """Appends sequences to ``stem``.ids, and closes with their lengths in ``stem``.lengths.npy.
+
+    The file is opened for each write only: there are ten of them for every group, and any number of groups.
+    """
 
     def __init__(self, stem: Path) -> None:
         self.stem = stem
-        self._file = _ids_file(stem).open("wb")
-        self._pending: list[int] = []
-        self._lengths: list[npt.NDArray[np.int32]] = []
-        self._pending_lengths: list[int] = []
+        self._pending = array("i")
+        self._lengths = array("i")
+        self._write("wb")
 
     def append(self, ids: Sequence[int]) -> None:
-        self._pending += ids
-        self._pending_lengths.append(len(ids))
+        self._pending.extend(ids)
+        self._lengths.append(len(ids))
         if len(self._pending) >= WRITTEN_AT_ONCE:
-            self._flush()
+            self._write("ab")
 
     def close(self) -> Sequences:
-        self._flush()
+        self._write("ab")
         try:
-            self._file.close()
-            lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, np.int32)
-            np.save(_lengths_file(self.stem), lengths)
+            np.save(_lengths_file(self.stem), np.asarray(self._lengths, dtype=np.int32))
         except OSError as error:
             raise cannot_write(_ids_file(self.stem), error) from error
         return Sequences.open(self.stem)
 
-    def _flush(self) -> None:
+    def _write(self, mode: Literal["wb", "ab"]) -> None:
         try:
-            self._file.write(np.asarray(self._pending, dtype=np.int32).tobytes())
+            with _ids_file(self.stem).open(mode) as file:
+                self._pending.tofile(file)
         except OSError as error:
             raise cannot_write(_ids_file(self.stem), error) from error
-        self._lengths.append(np.asarray(self._pending_lengths, dtype=np.int32))
-        self._pending, self._pending_lengths = [], []
+        self._pending = array("i")
 
 
 class Sequences(NamedTuple):
@@ -67,6 +69,8 @@ class Sequences(NamedTuple):
         np.cumsum(lengths, out=starts[1:])
         # An empty file cannot be mapped.
         ids: IdArray = np.memmap(_ids_file(stem), dtype=np.int32, mode="r") if starts[-1] else np.zeros(0, np.int32)
+        if len(ids) != starts[-1]:
+            raise NoisyChannelError(f"{_ids_file(stem)}: cut off; repeat the command, which writes it anew")
         return Sequences(ids, starts)
 
     @staticmethod

@@ -5,11 +5,12 @@ from __future__ import annotations
 import bz2
 import glob
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 from noisychannel.errors import BadInputError, missing_extra
 
@@ -30,9 +31,13 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
     """The files that paths, directories (all files directly inside) and globs name, in order; each at least one."""
     found: list[Path] = []
     for pattern in patterns:
+        if not pattern:
+            raise BadInputError("a file name is empty; name a file, a directory or a glob")
         path = Path(pattern).expanduser()
         if path.is_dir():
             files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+            if not files:
+                raise BadInputError(f"{pattern}: a directory without files")
         elif path.exists():
             files = [path]
         else:
@@ -50,7 +55,9 @@ def read_lines(file: Path) -> Iterator[Line]:
         with _open(file) as stream:
             for number, raw in enumerate(stream, start=1):
                 yield Line(_decode(raw, file, number), file, number)
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _zstd_error()) as error:
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise BadInputError(f"{file}: cannot be read ({error.strerror})") from error
         raise BadInputError(
             f"{file}: damaged or cut off after line {number} ({error}); fetch or compress it again"
         ) from error
@@ -77,20 +84,46 @@ def _open(file: Path) -> IO[bytes]:
         case ".xz":
             return lzma.open(file, "rb")
         case ".zst":
-            try:
-                import zstandard
-            except ImportError:
-                raise missing_extra("zstandard", "zstd", f"{file}: reading .zst") from None
-            stream: IO[bytes] = zstandard.open(file, "rb")
-            return stream
+            return io.BufferedReader(_ZstdFile(file))
         case _:
             return file.open("rb")
 
 
-def _zstd_error() -> type[Exception]:
-    try:
-        import zstandard
-    except ImportError:
-        return EOFError
-    error: type[Exception] = zstandard.ZstdError
-    return error
+class _ZstdFile(io.RawIOBase):
+    """The content of a .zst file. The package's own reader takes a file that was cut off for a shorter one."""
+
+    def __init__(self, file: Path) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            raise missing_extra("zstandard", "zstd", f"{file}: reading .zst") from None
+        self._library = zstandard
+        self._file = file.open("rb")
+        self._frame: Any = None
+        self._packed = b""
+        self._unpacked = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._unpacked and (packed := self._packed or self._file.read(1 << 16)):
+            self._frame = self._frame or self._library.ZstdDecompressor().decompressobj()
+            try:
+                self._unpacked = self._frame.decompress(packed)
+            except self._library.ZstdError as error:
+                raise EOFError(str(error)) from error
+            self._packed = b""
+            if self._frame.eof:
+                self._packed, self._frame = self._frame.unused_data, None
+        if not self._unpacked and self._frame is not None:
+            raise EOFError("the last frame is not complete")
+        count = min(len(buffer), len(self._unpacked))
+        buffer[:count] = self._unpacked[:count]
+        self._unpacked = self._unpacked[count:]
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()

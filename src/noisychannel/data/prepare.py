@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
+from noisychannel.atomic import cannot_write
 from noisychannel.data.codec import Codec
 from noisychannel.data.corpus import Corpus, Sequences, SequenceWriter
 from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel, read_unpaired
@@ -43,7 +44,7 @@ class DataConfig:
         feature_separator: What separates features.
         input: How the input's text becomes symbols.
         output: How the output's text becomes symbols.
-        too_long: What to do with a training item over max_length.
+        too_long: What to do with an item of train, dev or unpaired over max_length.
     """
 
     train: list[str] = field(default_factory=list)
@@ -122,6 +123,13 @@ class DataSource:
                 raise BadInputError(
                     "data.columns: parallel files (train_outputs, dev_outputs) have no columns; remove it"
                 )
+        if not config.feature_separator:
+            raise BadInputError("data.feature_separator: is empty; name what stands between features, such as ;")
+        if config.unpaired and self.grouped and "group" not in self.unpaired_columns.roles:
+            raise BadInputError(
+                "data.unpaired_columns: needs a group column, because data.columns has one; "
+                "else no unpaired output could be assigned to its models"
+            )
         for key in ("train", "dev"):
             if not getattr(config, key):
                 raise BadInputError(f"data.{key}: no file is named; set it in the configuration")
@@ -197,7 +205,10 @@ def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
     """The second pass: every row as ids, into its group's files."""
     writers: dict[tuple[str, str], SequenceWriter] = {}
     for group, target in prepared.items():
-        target.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            target.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(target.directory, error) from error
         for split in PAIRED:
             for name in SEQUENCES:
                 writers[group, f"{split}.{name}"] = SequenceWriter(target.directory / f"{split}.{name}")
@@ -232,24 +243,28 @@ def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
 
 def _encode_row(row: Row, prepared: Prepared, too_long: str, counts: Counts) -> dict[str, list[int]] | None:
     """The ids of a row under each name of SEQUENCES; None where it is to be dropped."""
-    sides = {}
+    sides: dict[str, list[str]] = {}
+    truncated = False
     for side, codec in (("input", prepared.input_codec), ("output", prepared.output_codec)):
         symbols = codec.split(getattr(row, side))
         limit = codec.config.max_length
         if limit is not None and len(symbols) > limit:
             if too_long == "drop":
                 return None
-            counts.truncated += 1
+            truncated = True
             symbols = symbols[:limit]
-        sides[side] = codec.ids(symbols)
-        if UNK in sides[side]:
-            counts.unknown.update(s for s, i in zip(symbols, sides[side], strict=False) if i == UNK)
+        sides[side] = symbols
+    counts.truncated += truncated
+    inputs, outputs = prepared.input_codec.ids(sides["input"]), prepared.output_codec.ids(sides["output"])
     input_tags = prepared.input_codec.ids((), row.features)[:-1]
     output_tags = prepared.output_codec.ids((), row.features)[:-1]
+    for names, ids in ((sides["input"], inputs), (sides["output"], outputs), (row.features, input_tags)):
+        if UNK in ids:
+            counts.unknown.update(name for name, i in zip(names, ids, strict=False) if i == UNK)
     return {
-        "inputs": sides["input"],
-        "outputs": sides["output"],
-        "all_outputs": sides["output"],
-        "tagged_inputs": input_tags + sides["input"],
-        "tagged_outputs": output_tags + sides["output"],
+        "inputs": inputs,
+        "outputs": outputs,
+        "all_outputs": outputs,
+        "tagged_inputs": input_tags + inputs,
+        "tagged_outputs": output_tags + outputs,
     }

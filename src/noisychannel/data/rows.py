@@ -111,7 +111,7 @@ def read_unpaired(sources: Sequence[str], columns: Columns, feature_separator: s
 def _read(sources: Sequence[str], columns: Columns, feature_separator: str) -> Iterator[Row]:
     for source in sources:
         if source.startswith(HUB):
-            rows: Iterable[tuple[list[str], str]] = _hub_rows(source, columns)
+            rows: Iterable[tuple[list[str], str]] = _hub_rows(source, columns, feature_separator)
         else:
             rows = (row for file in find_files([source]) for row in _file_rows(read_lines(file), columns))
         for values, where in rows:
@@ -122,6 +122,8 @@ def _read(sources: Sequence[str], columns: Columns, feature_separator: str) -> I
 
 def _file_rows(lines: Iterable[Line], columns: Columns) -> Iterator[tuple[list[str], str]]:
     for line in lines:
+        if not line.text and "features" in columns.roles:
+            continue  # UniMorph's own files have one between paradigms
         values = line.text.split("\t")
         if len(values) != len(columns.roles):
             if columns.roles == ("output",):
@@ -133,7 +135,7 @@ def _file_rows(lines: Iterable[Line], columns: Columns) -> Iterator[tuple[list[s
         yield values, line.where
 
 
-def _hub_rows(source: str, columns: Columns) -> Iterator[tuple[list[str], str]]:
+def _hub_rows(source: str, columns: Columns, feature_separator: str) -> Iterator[tuple[list[str], str]]:
     try:
         import datasets
     except ImportError:
@@ -148,17 +150,20 @@ def _hub_rows(source: str, columns: Columns) -> Iterator[tuple[list[str], str]]:
         rows = datasets.load_dataset(name, config or None, split=split, streaming=True)
         for number, row in enumerate(rows):
             where = f"{source}[{number}]"
-            yield [_field(row, field, where) for field in columns.fields], where
+            yield [_field(row, field, where, feature_separator) for field in columns.fields], where
     except (OSError, ValueError, RuntimeError) as error:
         if isinstance(error, BadInputError):
             raise
         raise BadInputError(f"{source}: {str(error).splitlines()[0]}") from error
 
 
-def _field(row: Any, field: str, where: str) -> str:
+def _field(row: Any, field: str, where: str, feature_separator: str) -> str:
+    """A field as text: a missing value is empty, a list is joined as features are."""
     value = row
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:
             raise BadInputError(f"{where}: no field {field!r}; the fields are {', '.join(map(str, row))}")
         value = value[name]
-    return str(value).replace("\n", " ")
+    if isinstance(value, list):
+        return feature_separator.join(map(str, value))
+    return "" if value is None else str(value).replace("\n", " ")

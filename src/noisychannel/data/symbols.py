@@ -65,6 +65,8 @@ class Subwords:
     """Sentencepiece; ``model`` is the serialised model, kept with the run."""
 
     def __init__(self, model: bytes, where: str) -> None:
+        if not model:
+            raise BadInputError(f"{where}: not a sentencepiece model (it is empty)")
         self.model = model
         try:
             self.processor = _sentencepiece().SentencePieceProcessor(model_proto=model)
@@ -83,16 +85,28 @@ class Subwords:
     def train(texts: Iterable[str], size: int, where: str) -> Subwords:
         """Train on at most a million sampled texts, so that memory stays bounded."""
         model = io.BytesIO()
+        broken: list[Exception] = []
         try:
             _sentencepiece().SentencePieceTrainer.train(
-                sentence_iterator=iter(texts), model_writer=model, vocab_size=size, hard_vocab_limit=False,
-                character_coverage=1.0, input_sentence_size=1_000_000, bos_id=-1, eos_id=-1, minloglevel=2,
-                num_threads=1,
+                sentence_iterator=_noting(texts, broken), model_writer=model, vocab_size=size, hard_vocab_limit=False,
+                character_coverage=1.0, normalization_rule_name="identity", input_sentence_size=1_000_000,
+                max_sentence_length=1_000_000, bos_id=-1, eos_id=-1, minloglevel=2, num_threads=1,
             )  # fmt: skip
         except RuntimeError as error:
+            if broken:
+                raise broken[0] from None
             reason = str(error).strip().splitlines()[-1]
             raise BadInputError(f"{where}: sentencepiece could not train {size} subwords ({reason})") from error
         return Subwords(model.getvalue(), where)
+
+
+def _noting(texts: Iterable[str], broken: list[Exception]) -> Iterator[str]:
+    """The same texts; an error while reading them is kept, since sentencepiece only says that there was one."""
+    try:
+        yield from texts
+    except Exception as error:
+        broken.append(error)
+        raise
 
 
 def normalise(text: str, config: TextConfig) -> str:

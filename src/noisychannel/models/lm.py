@@ -5,11 +5,11 @@ Shapes: B batch, J output positions, N sequences stepped together, V symbols.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from noisychannel.models.lstm import ForwardLSTM, LSTMState
+from noisychannel.precision import at_least_float32
 from noisychannel.symbols import after_bos, inside, require_eos
 
 
@@ -49,11 +49,6 @@ class LanguageModel(nn.Module):
 
 def summed_log_probs(logits_BJV: Tensor, outputs_BJ: Tensor, output_lengths: Tensor) -> Tensor:
     """Σ_j log softmax(logits_j)[v_j] over each output's length: [B]."""
-    loss = F.cross_entropy(at_least_float32(logits_BJV).flatten(0, 1), outputs_BJ.flatten(), reduction="none")
+    loss = F.cross_entropy(at_least_float32(logits_BJV).flatten(0, 1), outputs_BJ.flatten().long(), reduction="none")
     inside_BJ = inside(output_lengths, outputs_BJ.shape[1], outputs_BJ.device)
     return -loss.view_as(outputs_BJ).masked_fill(~inside_BJ, 0.0).sum(1)
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    """Probabilities are normalised in float32 even when the network computed in bfloat16."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -27,8 +27,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from noisychannel.models.lm import at_least_float32, summed_log_probs
+from noisychannel.models.lm import summed_log_probs
 from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState, initialise_lstm
+from noisychannel.precision import at_least_float32
 from noisychannel.symbols import after_bos, inside, require_eos
 
 

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from noisychannel import lattice
 from noisychannel.joint import word_log_probs
 from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState
+from noisychannel.precision import at_least_float32
 from noisychannel.symbols import after_bos, require_eos
 
 
@@ -128,8 +129,7 @@ class SSNT(nn.Module):
     def emit_logits(self, input_side: Side, output_side: Side) -> Tensor:
         """logit of e(i, j): Sides of [..., I, G] and [..., J, G] -> [..., I, J], in float32 or better."""
         hidden = torch.tanh(input_side.gate[..., :, None, :] + output_side.gate[..., None, :, :])
-        logits: Tensor = self.emit(hidden).squeeze(-1)
-        return logits
+        return at_least_float32(self.emit(hidden).squeeze(-1))
 
     def _input_side(self, states: Tensor) -> Side:
         return Side(self.input_word(states), self.input_gate(states))

@@ -183,13 +183,12 @@ def _locked(run: RunDirectory) -> Iterator[bool]:
         try:
             yield begun or empty
         finally:
-            # Left where a preparation broke off, as the mark that the directory is ours.
-            if (run.path / "run.json").exists():
+            # Left where a preparation of ours broke off, as the mark that what is there can be replaced.
+            left_over = (begun or empty) and not (run.path / "run.json").exists()
+            if not left_over or [p.name for p in run.path.iterdir()] == [file.name]:
                 file.unlink(missing_ok=True)
-            elif [p.name for p in run.path.iterdir()] == [file.name]:
-                file.unlink()
-                if empty:
-                    run.path.rmdir()
+            if empty and not any(run.path.iterdir()):
+                run.path.rmdir()
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
