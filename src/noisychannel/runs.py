@@ -12,6 +12,7 @@ A run with groups has run.json and config.yaml only, and one such directory for 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,11 @@ class RunDirectory:
         }
         self.model_dir(role).mkdir(parents=True, exist_ok=True)
         write_text(self.model_dir(role) / "config.json", json.dumps(record, indent=1) + "\n")
+
+    def dev_perplexity(self, role: str) -> float:
+        """Per symbol, of the model that is kept."""
+        _, metadata = load_tensors(self.model_file(role))
+        return math.exp(float(metadata["dev_loss"]))
 
     def load_model(self, role: str, device: torch.device | str = "cpu") -> nn.Module:
         """A role's trained model, ready for use."""

@@ -77,6 +77,10 @@ def demo_config(options: DemoOptions) -> RunConfig:
 
 def _show(directory: RunDirectory) -> None:
     scorer = Scorer(directory, choose_device("cpu"))
+    print(
+        "dev perplexity per symbol: "
+        + ", ".join(f"{role} {directory.dev_perplexity(role):.3f}" for role in scorer.models)
+    )
     rows = [Row(lemma, form, (), "", "") for lemma, form in SHOWN]
     for record in scorer.score(rows):
         terms = "  ".join(f"{role} {record[role]:.2f}" for role in scorer.models)
