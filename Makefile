@@ -3,7 +3,9 @@
 # make bench   the loss benchmark on this machine
 PYTHON ?= python3
 VENV := .venv
-PIP := $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# In the environment, so that the constraints hold for what pip installs to build the package, too.
+export PIP_CONSTRAINT := constraints.txt
+PIP := $(VENV)/bin/pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test bench clean
 
