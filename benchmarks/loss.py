@@ -21,7 +21,6 @@ import argparse
 import multiprocessing
 import os
 import platform
-import resource
 import statistics
 import time
 from collections.abc import Callable
@@ -200,9 +199,15 @@ def peak_memory(name: str, shape: Shape, device: str) -> float:
 def _resident_growth(name: str, shape: Shape) -> float:
     run_once(VARIANTS[name], Problem.draw(Shape(1, 2, 2, 4, 8), "cpu"))
     problem = Problem.draw(shape, "cpu")
-    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    before = _status("VmRSS")
     run_once(VARIANTS[name], problem)
-    return max(0.0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before) / 2**30
+    return max(0, _status("VmHWM") - before) / 2**30
+
+
+def _status(key: str) -> int:
+    """Bytes, from the kernel; getrusage would count the peak of the parent process too."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
 
 
 def main() -> None:
