@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from noisychannel.decode.decoder import NoisyChannelDecoder
     from noisychannel.decode.hypothesis import Hypothesis
+    from noisychannel.decode.objective import Weights
     from noisychannel.models import SSNT, LanguageModel, Seq2Seq
 
 _HOMES = {
@@ -16,9 +18,11 @@ _HOMES = {
     "LanguageModel": "noisychannel.models",
     "Seq2Seq": "noisychannel.models",
     "Hypothesis": "noisychannel.decode.hypothesis",
+    "NoisyChannelDecoder": "noisychannel.decode.decoder",
+    "Weights": "noisychannel.decode.objective",
 }
 
-__all__ = ["SSNT", "Hypothesis", "LanguageModel", "Seq2Seq", "__version__"]
+__all__ = ["SSNT", "Hypothesis", "LanguageModel", "NoisyChannelDecoder", "Seq2Seq", "Weights", "__version__"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,403 @@
+"""The chart search for a batch of sentences: Algorithm 1 over a table of distinct prefixes.
+
+States depend on the prefix and not on the cell, so the table of one output length holds each distinct prefix once, with
+its columns over the input: the direct model's (whole, so that direct scores are exact), the objective (only in the
+cells where it survived), and the channel's. One step takes the table from length j-1 to length j:
+
+    1. every prefix reaches every cell                                     columns.Transitions
+    2. the direct model proposes K1 extensions for each cell               proposals
+    3. distinct extensions become candidates; each is scored once          _score
+    4. complete candidates (EOS, last column) leave for the answers; K2 of the others survive in each cell
+    5. distinct survivors make the next table; only they are run through the direct and the language model
+
+Scores are float64; the networks keep their own precision.
+
+Shapes: B sentences, I input positions (cells of one length), P prefixes of the table, Q candidates, K = K1, V output
+symbols, X input symbols, A answers. Slots that a sentence does not fill have objective -inf.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from noisychannel.decode.columns import (
+    Accumulate,
+    ChannelColumn,
+    Transitions,
+    advance_channel,
+    cumulative_max,
+    cumulative_sum,
+)
+from noisychannel.decode.objective import Weights
+from noisychannel.decode.proposals import Proposals, propose
+from noisychannel.joint import log_normaliser
+from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
+from noisychannel.models.ssnt import Side
+from noisychannel.symbols import BOS, EOS, inside
+
+
+@dataclass(frozen=True)
+class Models:
+    """What scores; a model whose weight is zero is None."""
+
+    direct: DirectModel[Any]
+    channel: ChannelModel[Any] | None
+    lm: SourceModel[Any] | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to search."""
+
+    weights: Weights
+    k1: int
+    k2: int
+    n_best: int
+    marginal: bool
+    """Sum over the direct model's alignments instead of taking the best."""
+    channel_max: bool
+    """Take the channel's best alignment instead of the sum (the paper's equation)."""
+    allowed: Tensor
+    """Symbols that may be proposed, [V]."""
+
+    @property
+    def over_direct(self) -> Accumulate:
+        return cumulative_sum if self.marginal else cumulative_max
+
+    @property
+    def over_channel(self) -> Accumulate:
+        return cumulative_max if self.channel_max else cumulative_sum
+
+
+class Sentences(NamedTuple):
+    """A batch of inputs as the models see them, read once."""
+
+    inputs: Tensor
+    """[B,I]."""
+    lengths: Tensor
+    """[B]."""
+    inside: Tensor
+    """False in the padding, [B,I]."""
+    max_length: Tensor
+    """Longest output, EOS included, [B]."""
+    direct: Side
+    """What the direct model has read: [B,I,V], [B,I,G]."""
+    channel: Side | None
+    """What the channel is to write: [B,I,X], [B,I,G]."""
+
+    def at_last(self, x_BQI: Tensor) -> Tensor:
+        """The value in each sentence's last column: [B,Q]."""
+        last = (self.lengths - 1)[:, None, None].expand(-1, x_BQI.shape[1], 1)
+        return x_BQI.gather(2, last).squeeze(2)
+
+
+class Table(NamedTuple):
+    """The live prefixes of one length."""
+
+    objective: Tensor
+    """O in the cells where a prefix survived, else -inf: [B,P,I]."""
+    direct: Tensor
+    """log q(prefix, z = i | x), whole: [B,P,I]."""
+    lm: Tensor | None
+    """log p(prefix): [B,P]."""
+    column: ChannelColumn | None
+    """[B,P,I]."""
+    output: Side
+    """The direct model after the prefix: [B,P,V], [B,P,G]."""
+    lm_next: Tensor | None
+    """The language model's log p(next symbol): [B,P,V]."""
+    direct_state: Any
+    lm_state: Any
+    channel_state: Any
+    """States of the B·P prefixes."""
+    parent: Tensor
+    """Slot of the prefix without its last symbol, in the table before: [B,P]."""
+    symbol: Tensor
+    """The last symbol: [B,P]."""
+
+
+class Candidates(NamedTuple):
+    """Distinct extensions, [B,Q], and their scores."""
+
+    slot: Tensor
+    """The extended prefix."""
+    symbol: Tensor
+    direct: Tensor
+    """[B,Q,I]."""
+    lm: Tensor | None
+    """[B,Q]."""
+    column: ChannelColumn | None
+    """[B,Q,I]."""
+    channel: Tensor | None
+    """log p(x | y) of a candidate taken as complete: [B,Q]."""
+    channel_state: Any
+    place: Tensor
+    """Which candidate each proposal is, -1 for none: [B,I,K]."""
+
+
+class Answers(NamedTuple):
+    """The best complete hypotheses so far, best first, [B,A] each; score -inf where there is none."""
+
+    score: Tensor
+    direct: Tensor
+    channel: Tensor
+    lm: Tensor
+    length: Tensor
+    slot: Tensor
+    """The prefix before EOS, in the table of length - 1."""
+
+    @staticmethod
+    def none(batch: int, size: int, device: torch.device) -> Answers:
+        empty = torch.full((batch, size), -torch.inf, dtype=torch.float64, device=device)
+        pointer = torch.zeros(batch, size, dtype=torch.long, device=device)
+        return Answers(empty, empty, empty, empty, pointer, pointer)
+
+    def merge(self, other: Answers) -> Answers:
+        """The best of both."""
+        both = Answers(*(torch.cat(pair, dim=1) for pair in zip(self, other, strict=True)))
+        best = both.score.topk(self.score.shape[1], dim=1).indices
+        return Answers(*(x.gather(1, best) for x in both))
+
+
+def read_sentences(models: Models, inputs_BI: Tensor, lengths: Tensor, max_length: Tensor) -> Sentences:
+    """Run what depends on the input alone."""
+    return Sentences(
+        inputs_BI,
+        lengths,
+        inside(lengths, inputs_BI.shape[1], inputs_BI.device),
+        max_length,
+        models.direct.read_inputs(inputs_BI, lengths.cpu()),
+        None if models.channel is None else models.channel.read_outputs(inputs_BI),
+    )
+
+
+def first_table(models: Models, sentences: Sentences) -> Table:
+    """The empty prefix, which has read nothing: it stands in the first cell."""
+    B, I = sentences.inputs.shape
+    start = torch.full((B, 1, I), -torch.inf, dtype=torch.float64, device=sentences.inputs.device)
+    column = None if models.channel is None else ChannelColumn.empty(start)
+    start[:, :, 0] = 0.0
+    bos = torch.full((B, 1), BOS, device=start.device)
+    output, direct_state = models.direct.step_outputs(bos[:, 0], models.direct.start_outputs(B))
+    lm_next, lm_state = (None, None) if models.lm is None else models.lm.step(bos[:, 0], models.lm.start(B))
+    return Table(
+        objective=start,
+        direct=start,
+        lm=None if models.lm is None else start[:, :, 0].clone(),
+        column=column,
+        output=_unflatten(output, B),
+        lm_next=None if lm_next is None else lm_next.view(B, 1, -1),
+        direct_state=direct_state,
+        lm_state=lm_state,
+        channel_state=None if models.channel is None else models.channel.start_inputs(B),
+        parent=torch.zeros_like(bos),
+        symbol=bos,
+    )
+
+
+def step(
+    models: Models, settings: Settings, sentences: Sentences, table: Table, answers: Answers, length: int
+) -> tuple[Table | None, Answers]:
+    """From the prefixes of ``length`` - 1 to those of ``length``; no table where none is left."""
+    emit_BPI = models.direct.emit_logits(sentences.direct, table.output).mT
+    normaliser_BIP = log_normaliser(sentences.direct.scores, table.output.scores)
+    transitions = Transitions.of(emit_BPI)
+    outside_B1I = ~sentences.inside[:, None]
+    reach = transitions.reach(table.objective, settings.over_direct).masked_fill(outside_B1I, -torch.inf)
+    reach_direct = transitions.reach(table.direct, settings.over_direct).masked_fill(outside_B1I, -torch.inf)
+    allowed = _allowed(settings, sentences, length)
+    proposals = propose(reach, sentences.direct.scores, table.output.scores, normaliser_BIP, allowed, settings.k1)
+    candidates = _score(models, settings, sentences, table, proposals, reach_direct, normaliser_BIP, first=length == 1)
+    if candidates is None:
+        return None, answers
+    answers = answers.merge(_complete(settings, sentences, candidates, length))
+    objective_BQI = _survivors(settings, sentences, candidates, length)
+    closed_B = ~_open(settings, sentences, candidates, objective_BQI, answers, length)
+    objective_BQI = objective_BQI.masked_fill(closed_B[:, None, None], -torch.inf)
+    return _next_table(models, table, candidates, objective_BQI), answers
+
+
+def _allowed(settings: Settings, sentences: Sentences, length: int) -> Tensor:
+    """Which symbols may be proposed: EOS in the last column only, and nothing beyond the longest output: [B,I,V]."""
+    I = sentences.inputs.shape[1]
+    grows_B11 = (sentences.max_length >= length)[:, None, None]
+    last_BI = torch.arange(I, device=grows_B11.device) == (sentences.lengths - 1)[:, None]
+    is_eos = torch.arange(len(settings.allowed), device=grows_B11.device) == EOS
+    return settings.allowed & grows_B11 & (~is_eos | last_BI[:, :, None])
+
+
+def _score(
+    models: Models,
+    settings: Settings,
+    sentences: Sentences,
+    table: Table,
+    proposals: Proposals,
+    reach_direct: Tensor,
+    normaliser_BIP: Tensor,
+    first: bool,
+) -> Candidates | None:
+    """Gather the distinct proposals of each sentence, and score each once."""
+    B, P, _ = table.objective.shape
+    V = table.output.scores.shape[2]
+    proposed = proposals.score > -torch.inf
+    sentence = torch.arange(B, device=proposed.device)[:, None, None]
+    keys = ((sentence * P + proposals.prefix) * V + proposals.symbol)[proposed]
+    if len(keys) == 0:
+        return None
+    distinct, which = keys.unique(return_inverse=True)
+    owner = distinct // (P * V)
+    count_B = owner.bincount(minlength=B)
+    Q = int(count_B.max())
+    rank = torch.arange(len(distinct), device=keys.device) - (count_B.cumsum(0) - count_B)[owner]
+    slot, symbol = (torch.zeros(B, Q, dtype=torch.long, device=keys.device) for _ in range(2))
+    filled = torch.zeros(B, Q, dtype=torch.bool, device=keys.device)
+    slot[owner, rank], symbol[owner, rank], filled[owner, rank] = distinct // V % P, distinct % V, True
+    place = torch.full_like(proposals.prefix, -1)
+    place[proposed] = rank[which]
+
+    # log q of the extension in every cell, not only where it was proposed.
+    word_BQI = sentences.direct.scores.gather(2, symbol[:, None].expand(-1, proposed.shape[1], -1)).mT
+    word_BQ = table.output.scores[sentence[:, :, 0], slot, symbol]
+    norm_BQI = normaliser_BIP.gather(2, slot[:, None].expand(-1, proposed.shape[1], -1)).mT
+    direct = _rows(reach_direct, slot) + (word_BQI + word_BQ[:, :, None] - norm_BQI).double()
+    direct = direct.masked_fill(~filled[:, :, None], -torch.inf)
+
+    lm = None
+    if table.lm is not None and table.lm_next is not None:
+        lm = table.lm.gather(1, slot) + table.lm_next[sentence[:, :, 0], slot, symbol].double()
+
+    column = channel = channel_state = None
+    if models.channel is not None and sentences.channel is not None and table.column is not None:
+        parents = (sentence[:, :, 0] * P + slot).flatten()
+        read, channel_state = models.channel.step_inputs(symbol.flatten(), table.channel_state.select(parents))
+        read = _unflatten(read, B)
+        before = ChannelColumn(*(_rows(x, slot) for x in table.column))
+        emit_BQI = models.channel.emit_logits(read, sentences.channel)
+        word_logp = _channel_words(read, sentences.channel, sentences.inputs)
+        column, leave = advance_channel(before, emit_BQI, word_logp, first, settings.over_channel)
+        channel = sentences.at_last(leave)
+    return Candidates(slot, symbol, direct, lm, column, channel, channel_state, place)
+
+
+def _channel_words(read: Side, written: Side, inputs_BI: Tensor) -> Tensor:
+    """log p(x_i | candidate, i): [B,Q,I]."""
+    Q = read.scores.shape[1]
+    from_candidate = read.scores.gather(2, inputs_BI[:, None].expand(-1, Q, -1))
+    from_input = written.scores.gather(2, inputs_BI[:, :, None]).mT
+    return from_candidate + from_input - log_normaliser(read.scores, written.scores)
+
+
+def _complete(settings: Settings, sentences: Sentences, candidates: Candidates, length: int) -> Answers:
+    """The candidates that end in EOS, with their exact scores."""
+    direct = sentences.at_last(candidates.direct)
+    score = settings.weights.combine(direct, candidates.channel, candidates.lm, length)
+    score = score.masked_fill((candidates.symbol != EOS) | (direct == -torch.inf), -torch.inf)
+    nothing = torch.zeros_like(score)
+    return Answers(
+        score,
+        direct,
+        nothing if candidates.channel is None else candidates.channel,
+        nothing if candidates.lm is None else candidates.lm,
+        torch.full_like(candidates.slot, length),
+        candidates.slot,
+    )
+
+
+def partial_channel(written_BQI: Tensor, lengths: Tensor) -> Tensor:
+    """The channel's score of partial outputs in each cell.
+
+    x's EOS may be written only together with y's: in the last column a partial output is asked for x without it.
+    """
+    without_eos = torch.cat([torch.zeros_like(written_BQI[..., :1]), written_BQI[..., :-1]], dim=-1)
+    last = torch.arange(written_BQI.shape[2], device=written_BQI.device) == (lengths - 1)[:, None]
+    return torch.where(last[:, None], without_eos, written_BQI)
+
+
+def _survivors(settings: Settings, sentences: Sentences, candidates: Candidates, length: int) -> Tensor:
+    """O of the candidates in the cells where they are among the K2 best of those proposed, else -inf: [B,Q,I]."""
+    channel = None if candidates.column is None else partial_channel(candidates.column.written, sentences.lengths)
+    lm = None if candidates.lm is None else candidates.lm[:, :, None]
+    objective_BQI = settings.weights.combine(candidates.direct, channel, lm, length)
+    unreached = (candidates.direct == -torch.inf) | (candidates.symbol == EOS)[:, :, None]
+    objective_BQI = objective_BQI.masked_fill(unreached, -torch.inf)
+
+    place = candidates.place.clamp(min=0)
+    ranked_BIK = objective_BQI.mT.gather(2, place).masked_fill(candidates.place < 0, -torch.inf)
+    best, chosen = ranked_BIK.topk(settings.k2, dim=2)
+    kept_BIQ = torch.zeros_like(objective_BQI.mT, dtype=torch.long)
+    kept_BIQ.scatter_add_(2, place.gather(2, chosen), (best > -torch.inf).long())
+    return objective_BQI.masked_fill(kept_BIQ.mT == 0, -torch.inf)
+
+
+def _open(
+    settings: Settings,
+    sentences: Sentences,
+    candidates: Candidates,
+    objective_BQI: Tensor,
+    answers: Answers,
+    length: int,
+) -> Tensor:
+    """Sentences in which a survivor can still be continued into one of the n best answers: [B].
+
+    All three log-probabilities of a continuation are bounded by the prefix: the direct score by its column's total,
+    the language model's by the prefix's own, and the channel's by what it has not yet lost when it reads on.
+    """
+    weights = settings.weights
+    if min(weights.direct, weights.channel, weights.lm) < 0:
+        return torch.ones_like(sentences.lengths, dtype=torch.bool)
+    direct = settings.over_direct(candidates.direct)[..., -1]
+    channel = None if candidates.column is None else settings.over_channel(candidates.column.onward)[..., -1]
+    bound = weights.combine(direct, channel, candidates.lm, 0)
+    longest = sentences.max_length[:, None] if weights.length > 0 else length + 1
+    bound = bound + weights.length * longest
+    survives = (objective_BQI > -torch.inf).any(2)
+    return (survives & (bound > answers.score[:, -1:])).any(1)
+
+
+def _next_table(models: Models, table: Table, candidates: Candidates, objective_BQI: Tensor) -> Table | None:
+    """The distinct survivors, with their networks run one step further."""
+    alive = (objective_BQI > -torch.inf).any(2)
+    P = int(alive.sum(1).max())
+    if P == 0:
+        return None
+    B, before = table.symbol.shape
+    picked = alive.byte().argsort(dim=1, descending=True, stable=True)[:, :P]
+    parent, symbol = candidates.slot.gather(1, picked), candidates.symbol.gather(1, picked)
+    sentence = torch.arange(B, device=picked.device)[:, None]
+    parents = (sentence * before + parent).flatten()
+    output, direct_state = models.direct.step_outputs(symbol.flatten(), table.direct_state.select(parents))
+    lm_next = lm_state = None
+    if models.lm is not None:
+        lm_next, lm_state = models.lm.step(symbol.flatten(), table.lm_state.select(parents))
+        lm_next = lm_next.view(B, P, -1)
+    channel_state = None
+    if candidates.channel_state is not None:
+        own = (sentence * candidates.slot.shape[1] + picked).flatten()
+        channel_state = candidates.channel_state.select(own)
+    return Table(
+        objective=_rows(objective_BQI, picked),
+        direct=_rows(candidates.direct, picked),
+        lm=None if candidates.lm is None else candidates.lm.gather(1, picked),
+        column=None if candidates.column is None else ChannelColumn(*(_rows(x, picked) for x in candidates.column)),
+        output=_unflatten(output, B),
+        lm_next=lm_next,
+        direct_state=direct_state,
+        lm_state=lm_state,
+        channel_state=channel_state,
+        parent=parent,
+        symbol=symbol,
+    )
+
+
+def _rows(x_BPI: Tensor, slots_BQ: Tensor) -> Tensor:
+    """The rows of the given slots: [B,P,I] -> [B,Q,I]."""
+    return x_BPI.gather(1, slots_BQ[:, :, None].expand(-1, -1, x_BPI.shape[2]))
+
+
+def _unflatten(side: Side, batch: int) -> Side:
+    """[B·P,...] -> [B,P,...]."""
+    return Side(*(x.view(batch, -1, x.shape[-1]) for x in side))

@@ -1,0 +1,69 @@
+"""What a search asks of its models. Any class with these methods will do.
+
+Shapes: B sentences, I input positions, J output positions, N prefixes stepped together, V symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, Self, TypeVar
+
+from torch import Tensor, nn
+
+from noisychannel.models.ssnt import Side
+
+
+class State(Protocol):
+    """The explicit state of N sequences."""
+
+    def select(self, indices: Tensor) -> Self:
+        """The states of the sequences ``indices``, in that order, repeats allowed."""
+        ...
+
+
+S = TypeVar("S", bound=State)
+
+
+class Transducer(Protocol):
+    """A latent monotone alignment of shifts and emissions between an input and an output (an SSNT)."""
+
+    def read_inputs(self, inputs: Tensor, input_lengths: Tensor) -> Side: ...
+
+    def read_outputs(self, outputs: Tensor) -> Side: ...
+
+    def emit_logits(self, input_side: Side, output_side: Side) -> Tensor: ...
+
+    def viterbi(
+        self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+class DirectModel(Transducer, Protocol[S]):
+    """q(y | x): its outputs are built step by step."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Tell which device the search is to run on."""
+        ...
+
+    def start_outputs(self, n: int) -> S: ...
+
+    def step_outputs(self, symbols_N: Tensor, state: S) -> tuple[Side, S]: ...
+
+
+class ChannelModel(Transducer, Protocol[S]):
+    """p(x | y): its inputs are built step by step."""
+
+    @property
+    def bidirectional(self) -> bool: ...
+
+    def start_inputs(self, n: int) -> S: ...
+
+    def step_inputs(self, symbols_N: Tensor, state: S) -> tuple[Side, S]: ...
+
+
+class SourceModel(Protocol[S]):
+    """p(y)."""
+
+    def start(self, n: int) -> S: ...
+
+    def step(self, symbols_N: Tensor, state: S) -> tuple[Tensor, S]: ...
