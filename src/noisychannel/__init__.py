@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from noisychannel.api import NoisyChannel
     from noisychannel.decode.decoder import NoisyChannelDecoder
     from noisychannel.decode.hypothesis import Hypothesis
     from noisychannel.decode.objective import Weights
@@ -18,11 +19,21 @@ _HOMES = {
     "LanguageModel": "noisychannel.models",
     "Seq2Seq": "noisychannel.models",
     "Hypothesis": "noisychannel.decode.hypothesis",
+    "NoisyChannel": "noisychannel.api",
     "NoisyChannelDecoder": "noisychannel.decode.decoder",
     "Weights": "noisychannel.decode.objective",
 }
 
-__all__ = ["SSNT", "Hypothesis", "LanguageModel", "NoisyChannelDecoder", "Seq2Seq", "Weights", "__version__"]
+__all__ = [
+    "SSNT",
+    "Hypothesis",
+    "LanguageModel",
+    "NoisyChannel",
+    "NoisyChannelDecoder",
+    "Seq2Seq",
+    "Weights",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> object:

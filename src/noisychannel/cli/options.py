@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import fields
@@ -16,7 +17,10 @@ T = TypeVar("T")
 
 
 def parse_options(cls: type[T], words: Sequence[str], positional: Sequence[str], usage: str) -> T:
-    """Read ``words`` into the dataclass ``cls``; its fields in ``positional`` are given without a name, in order."""
+    """Read ``words`` into the dataclass ``cls``; its fields in ``positional`` are given without a name, in order.
+
+    A last positional field with a star, such as ``files*``, is a list and takes all the words that are left.
+    """
     names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
     parser = ArgumentParser(exit_on_error=False, allow_abbrev=False, default_env=False, prog="noisychannel")
     parser.add_class_arguments(cls, nested_key=None)
@@ -24,6 +28,7 @@ def parse_options(cls: type[T], words: Sequence[str], positional: Sequence[str],
         print(usage + "\noptions:\n" + parser.format_help().partition("\n\n")[2])
         raise SystemExit(0)
     options, free = [], list(positional)
+    rest: list[str] = []
     expects_value = False
     for word in words:
         if word.startswith("--"):
@@ -36,10 +41,14 @@ def parse_options(cls: type[T], words: Sequence[str], positional: Sequence[str],
         elif expects_value:
             options.append(word)
             expects_value = False
+        elif free and free[0].endswith("*"):
+            rest.append(word)
         elif free:
             options.append(f"--{free.pop(0)}={word}")
         else:
             raise BadInputError(f"one word too many: {word!r}; see --help")
+    if rest:
+        options.append(f"--{positional[-1].removesuffix('*')}={json.dumps(rest)}")
     try:
         parsed: Any = parser.parse_args(options)
     except ArgumentError as error:

@@ -34,6 +34,10 @@ class Codec:
         kept = sorted((s for s, n in counts.items() if n >= config.min_count), key=lambda s: (-counts[s], s))
         return Codec(config, splitter, kept[: config.max_size], sorted(set(features)))
 
+    @property
+    def feature_ids(self) -> list[int]:
+        return list(self._feature_ids.values())
+
     def __len__(self) -> int:
         return len(self.names)
 

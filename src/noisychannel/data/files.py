@@ -63,6 +63,30 @@ def read_lines(file: Path) -> Iterator[Line]:
         ) from error
 
 
+class BadLine(NamedTuple):
+    """A line that cannot be read, in a stream of which the rest can."""
+
+    reason: str
+    number: int
+
+
+def read_stream(stream: IO[bytes], name: str) -> Iterator[Line | BadLine]:
+    """The lines of an open stream; one that is not UTF-8 is handed on as bad instead of ending it."""
+    for number, raw in enumerate(stream, start=1):
+        try:
+            yield Line(_decode(raw, Path(name), number), Path(name), number)
+        except BadInputError as error:
+            yield BadLine(str(error), number)
+
+
+def open_file(file: Path) -> IO[bytes]:
+    """The bytes of a file, decompressed by its ending."""
+    try:
+        return _open(file)
+    except OSError as error:
+        raise BadInputError(f"{file}: cannot be read ({error.strerror})") from error
+
+
 def _decode(raw: bytes, file: Path, number: int) -> str:
     try:
         text = raw.decode("utf-8")

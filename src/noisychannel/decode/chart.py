@@ -63,6 +63,8 @@ class Settings:
     """Take the channel's best alignment instead of the sum (the paper's equation)."""
     allowed: Tensor
     """Symbols that may be proposed, [V]."""
+    lm_proposals: int
+    """Further proposals for each cell, by the language model."""
 
     @property
     def over_direct(self) -> Accumulate:
@@ -88,6 +90,8 @@ class Sentences(NamedTuple):
     """What the direct model has read: [B,I,V], [B,I,G]."""
     channel: Side | None
     """What the channel is to write: [B,I,X], [B,I,G]."""
+    context: Tensor
+    """What stands before every output, and the channel reads first (features): [B,T]."""
 
     def at_last(self, x_BQI: Tensor) -> Tensor:
         """The value in each sentence's last column: [B,Q]."""
@@ -163,7 +167,9 @@ class Answers(NamedTuple):
         return Answers(*(x.gather(1, best) for x in both))
 
 
-def read_sentences(models: Models, inputs_BI: Tensor, lengths: Tensor, max_length: Tensor) -> Sentences:
+def read_sentences(
+    models: Models, inputs_BI: Tensor, lengths: Tensor, max_length: Tensor, context_BT: Tensor
+) -> Sentences:
     """Run what depends on the input alone."""
     return Sentences(
         inputs_BI,
@@ -172,14 +178,20 @@ def read_sentences(models: Models, inputs_BI: Tensor, lengths: Tensor, max_lengt
         max_length,
         models.direct.read_inputs(inputs_BI, lengths.cpu()),
         None if models.channel is None else models.channel.read_outputs(inputs_BI),
+        context_BT,
     )
 
 
-def first_table(models: Models, sentences: Sentences) -> Table:
+def first_table(models: Models, settings: Settings, sentences: Sentences) -> Table:
     """The empty prefix, which has read nothing: it stands in the first cell."""
     B, I = sentences.inputs.shape
     start = torch.full((B, 1, I), -torch.inf, dtype=torch.float64, device=sentences.inputs.device)
-    column = None if models.channel is None else ChannelColumn.empty(start)
+    column = channel_state = None
+    if models.channel is not None:
+        column, channel_state = ChannelColumn.empty(start), models.channel.start_inputs(B)
+        for symbol_B in sentences.context.unbind(1):
+            read, channel_state = models.channel.step_inputs(symbol_B, channel_state)
+            column, _ = _advance(models.channel, settings, sentences, column, _unflatten(read, B))
     start[:, :, 0] = 0.0
     bos = torch.full((B, 1), BOS, device=start.device)
     output, direct_state = models.direct.step_outputs(bos[:, 0], models.direct.start_outputs(B))
@@ -193,7 +205,7 @@ def first_table(models: Models, sentences: Sentences) -> Table:
         lm_next=None if lm_next is None else lm_next.view(B, 1, -1),
         direct_state=direct_state,
         lm_state=lm_state,
-        channel_state=None if models.channel is None else models.channel.start_inputs(B),
+        channel_state=channel_state,
         parent=torch.zeros_like(bos),
         symbol=bos,
     )
@@ -209,9 +221,8 @@ def step(
     outside_B1I = ~sentences.inside[:, None]
     reach = transitions.reach(table.objective, settings.over_direct).masked_fill(outside_B1I, -torch.inf)
     reach_direct = transitions.reach(table.direct, settings.over_direct).masked_fill(outside_B1I, -torch.inf)
-    allowed = _allowed(settings, sentences, length)
-    proposals = propose(reach, sentences.direct.scores, table.output.scores, normaliser_BIP, allowed, settings.k1)
-    candidates = _score(models, settings, sentences, table, proposals, reach_direct, normaliser_BIP, first=length == 1)
+    proposals = _propose(settings, sentences, table, reach, normaliser_BIP, length)
+    candidates = _score(models, settings, sentences, table, proposals, reach_direct, normaliser_BIP)
     if candidates is None:
         return None, answers
     answers = answers.merge(_complete(settings, sentences, candidates, length))
@@ -219,6 +230,27 @@ def step(
     closed_B = ~_open(settings, sentences, candidates, objective_BQI, answers, length)
     objective_BQI = objective_BQI.masked_fill(closed_B[:, None, None], -torch.inf)
     return _next_table(models, table, candidates, objective_BQI), answers
+
+
+def _propose(
+    settings: Settings, sentences: Sentences, table: Table, reach_BPI: Tensor, normaliser_BIP: Tensor, length: int
+) -> Proposals:
+    """The direct model's proposals and, where asked for, the language model's that are not among them."""
+    allowed = _allowed(settings, sentences, length)
+    input_scores, output_scores = sentences.direct.scores, table.output.scores
+    proposals = propose(reach_BPI, input_scores, output_scores, normaliser_BIP, allowed, settings.k1)
+    if not settings.lm_proposals or table.lm_next is None:
+        return proposals
+    nothing_BI1 = torch.zeros_like(input_scores[:, :, :1])
+    more = propose(
+        reach_BPI, nothing_BI1.expand_as(input_scores), table.lm_next, nothing_BI1.expand_as(normaliser_BIP), allowed,
+        settings.lm_proposals,
+    )  # fmt: skip
+    same_prefix = more.prefix[..., None] == proposals.prefix[..., None, :]
+    same_symbol = more.symbol[..., None] == proposals.symbol[..., None, :]
+    known = (same_prefix & same_symbol & (proposals.score > -torch.inf)[..., None, :]).any(-1)
+    more = more._replace(score=more.score.masked_fill(known, -torch.inf))
+    return Proposals(*(torch.cat(pair, dim=2) for pair in zip(proposals, more, strict=True)))
 
 
 def _allowed(settings: Settings, sentences: Sentences, length: int) -> Tensor:
@@ -238,7 +270,6 @@ def _score(
     proposals: Proposals,
     reach_direct: Tensor,
     normaliser_BIP: Tensor,
-    first: bool,
 ) -> Candidates | None:
     """Gather the distinct proposals of each sentence, and score each once."""
     B, P, _ = table.objective.shape
@@ -271,24 +302,26 @@ def _score(
         lm = table.lm.gather(1, slot) + table.lm_next[sentence[:, :, 0], slot, symbol].double()
 
     column = channel = channel_state = None
-    if models.channel is not None and sentences.channel is not None and table.column is not None:
+    if models.channel is not None and table.column is not None:
         parents = (sentence[:, :, 0] * P + slot).flatten()
         read, channel_state = models.channel.step_inputs(symbol.flatten(), table.channel_state.select(parents))
         read = _unflatten(read, B)
         before = ChannelColumn(*(_rows(x, slot) for x in table.column))
-        emit_BQI = models.channel.emit_logits(read, sentences.channel)
-        word_logp = _channel_words(read, sentences.channel, sentences.inputs)
-        column, leave = advance_channel(before, emit_BQI, word_logp, first, settings.over_channel)
+        column, leave = _advance(models.channel, settings, sentences, before, read)
         channel = sentences.at_last(leave)
     return Candidates(slot, symbol, direct, lm, column, channel, channel_state, place)
 
 
-def _channel_words(read: Side, written: Side, inputs_BI: Tensor) -> Tensor:
-    """log p(x_i | candidate, i): [B,Q,I]."""
-    Q = read.scores.shape[1]
-    from_candidate = read.scores.gather(2, inputs_BI[:, None].expand(-1, Q, -1))
+def _advance(
+    channel: ChannelModel[Any], settings: Settings, sentences: Sentences, before: ChannelColumn, read: Side
+) -> tuple[ChannelColumn, Tensor]:
+    """The channel's columns when it has read one more symbol, and its leave at the new position: [B,Q,I]."""
+    assert sentences.channel is not None
+    written, inputs_BI = sentences.channel, sentences.inputs
+    from_candidate = read.scores.gather(2, inputs_BI[:, None].expand(-1, read.scores.shape[1], -1))
     from_input = written.scores.gather(2, inputs_BI[:, :, None]).mT
-    return from_candidate + from_input - log_normaliser(read.scores, written.scores)
+    word_logp_BQI = from_candidate + from_input - log_normaliser(read.scores, written.scores)
+    return advance_channel(before, channel.emit_logits(read, written), word_logp_BQI, settings.over_channel)
 
 
 def _complete(settings: Settings, sentences: Sentences, candidates: Candidates, length: int) -> Answers:

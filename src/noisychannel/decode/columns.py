@@ -52,33 +52,38 @@ class ChannelColumn(NamedTuple):
     """What the channel remembers of a prefix of length j, over positions i of x."""
 
     onward: Tensor
-    """log arrive(j, i)·shift(j, i): x_1..x_{i-1} were written, and the channel reads on."""
+    """log arrive(j, i)·shift(j, i): x_1..x_{i-1} were written, and the channel reads on: [..., I]."""
     written: Tensor
-    """log p(x_1..x_i, z_i ≤ j): the running sum of leave(·, i)."""
+    """log p(x_1..x_i, z_i ≤ j): the running sum of leave(·, i): [..., I]."""
+    start: Tensor
+    """log leave(j+1, 0): 0 before anything was read, -inf after: [..., 1]."""
 
     @staticmethod
     def empty(like: Tensor) -> ChannelColumn:
         """Of the empty prefix: nothing has been read, so nothing can have been written."""
         nothing = torch.full_like(like, -torch.inf, dtype=torch.float64)
-        return ChannelColumn(nothing, nothing)
+        return ChannelColumn(nothing, nothing, torch.zeros_like(nothing[..., :1]))
 
 
 def advance_channel(
-    column: ChannelColumn, emit_logit: Tensor, word_logp: Tensor, first: bool, accumulate: Accumulate
+    column: ChannelColumn, emit_logit: Tensor, word_logp: Tensor, accumulate: Accumulate
 ) -> tuple[ChannelColumn, Tensor]:
     """The column of the prefix with one more symbol, and log leave(j, i), both over i.
 
-    With g(i) = e(j, i)·p(x_i | j, i):   leave(j, i) = (onward(i) + leave(j, i-1))·g(i),   leave(j, 0) = 1 if ``first``.
+    With g(i) = e(j, i)·p(x_i | j, i):    leave(j, i) = (onward(i) + leave(j, i-1))·g(i),    leave(j, 0) = start.
     ``emit_logit`` and ``word_logp`` are those of the new symbol's position.
     """
     logit = emit_logit.double()
-    log_shift = F.logsigmoid(-logit)
     log_g = F.logsigmoid(logit) + word_logp.double()
     total_g = log_g.cumsum(-1)
-    leave = total_g if first else total_g + accumulate(column.onward - (total_g - log_g))
-    before = torch.full_like(leave[..., :1], 0.0 if first else -torch.inf)
-    came_from_left = torch.cat([before, leave[..., :-1]], dim=-1)
-    both = torch.stack([column.onward, came_from_left], dim=-1)
-    arrive = accumulate(both)[..., 1]
-    written = accumulate(torch.stack([column.written, leave], dim=-1))[..., 1]
-    return ChannelColumn(arrive + log_shift, written), leave
+    inflow = torch.cat([column.start, column.onward - (total_g - log_g)], dim=-1)
+    leave = total_g + accumulate(inflow)[..., 1:]
+    from_left = torch.cat([column.start, leave[..., :-1]], dim=-1)
+    arrive = _plus(column.onward, from_left, accumulate)
+    written = _plus(column.written, leave, accumulate)
+    nothing_left = torch.full_like(column.start, -torch.inf)
+    return ChannelColumn(arrive + F.logsigmoid(-logit), written, nothing_left), leave
+
+
+def _plus(first: Tensor, second: Tensor, accumulate: Accumulate) -> Tensor:
+    return accumulate(torch.stack([first, second], dim=-1))[..., 1]

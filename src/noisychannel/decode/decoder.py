@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,6 +39,7 @@ class NoisyChannelDecoder:
         max_length: Longest output, EOS included; twice the input's length plus ten where not given.
         search: "viterbi" scores an output by the direct model's best alignment (the paper), "marginal" by the sum.
         channel_alignment: "marginal" sums over the channel's, "viterbi" takes the best (the paper's equation).
+        lm_proposals: Further proposals for each cell, the language model's best; they compete for the k2 places too.
         barred: Symbols never to be proposed, beside PAD, BOS and UNK (such as features).
         allow_unk: Propose UNK too.
     """
@@ -54,6 +55,7 @@ class NoisyChannelDecoder:
         max_length: int | None = None,
         search: Literal["viterbi", "marginal"] = "viterbi",
         channel_alignment: Literal["marginal", "viterbi"] = "marginal",
+        lm_proposals: int = 0,
         barred: Sequence[int] = (),
         allow_unk: bool = False,
     ) -> None:
@@ -72,27 +74,57 @@ class NoisyChannelDecoder:
         for name, model in (("channel", channel), ("lm", lm)):
             if getattr(weights, name) and model is None:
                 raise ValueError(f"the weight {name} is {getattr(weights, name)}, but no {name} model is given")
-        self.models = Models(direct, channel if weights.channel else None, lm if weights.lm else None)
+        if lm_proposals < 0 or (lm_proposals and lm is None):
+            raise ValueError(
+                f"lm_proposals is {lm_proposals}; it must not be negative, and needs a language model (lm)"
+            )
+        self.models = Models(direct, channel if weights.channel else None, lm if weights.lm or lm_proposals else None)
+        self.lm_proposals = lm_proposals
         self.weights, self.k1, self.k2, self.max_length = weights, k1, k2, max_length
         self.search, self.channel_alignment = search, channel_alignment
         self.barred = {PAD, BOS, *barred} | (set() if allow_unk else {UNK})
 
     @torch.no_grad()
-    def decode(self, inputs: Sequence[Sequence[int]], n_best: int = 1) -> list[list[Hypothesis]]:
+    def decode(
+        self, inputs: Sequence[Sequence[int]], n_best: int = 1, contexts: Sequence[Sequence[int]] | None = None
+    ) -> list[list[Hypothesis]]:
         """The best outputs of each input (ids ending in EOS), decoded as one batch.
 
-        Where no output reached EOS there is one hypothesis, the best partial one, with ``complete=False``.
+        ``contexts`` are symbols that stand before each output and that the channel reads first (features). Where no
+        output reached EOS there is one hypothesis, the best partial one, with ``complete=False``.
         """
         if n_best < 1:
             raise ValueError(f"n_best must be at least 1, but is {n_best}")
-        for n, ids in enumerate(inputs):
-            if not ids or ids[-1] != EOS or EOS in ids[:-1]:
-                raise ValueError(f"inputs[{n}] must end in EOS (id {EOS}) and hold no other: {list(ids)}")
-        if not inputs:
-            return []
-        sentences = self._read(inputs)
+        contexts = self._check(inputs, contexts)
+        found: list[list[Hypothesis]] = [[] for _ in inputs]
+        for size in sorted({len(context) for context in contexts}):
+            rows = [n for n, context in enumerate(contexts) if len(context) == size]
+            best = self._decode([inputs[n] for n in rows], [contexts[n] for n in rows], n_best)
+            for n, hypotheses in zip(rows, best, strict=True):
+                found[n] = hypotheses
+        return found
+
+    @torch.no_grad()
+    def rerank(
+        self,
+        inputs: Sequence[Sequence[int]],
+        outputs: Sequence[Sequence[Sequence[int]]],
+        contexts: Sequence[Sequence[int]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Given outputs of each input (ids without EOS), scored by the same objective, best first."""
+        contexts = self._check(inputs, contexts)
+        return [
+            self._score(ids, context, [tuple(tokens) for tokens in tokens_list]) if tokens_list else []
+            for ids, context, tokens_list in zip(inputs, contexts, outputs, strict=True)
+        ]
+
+    def _decode(
+        self, inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]], n_best: int
+    ) -> list[list[Hypothesis]]:
+        """Inputs whose contexts are of one length."""
+        sentences = self._read(inputs, contexts)
         settings = self._settings(sentences, n_best)
-        table: Table | None = first_table(self.models, sentences)
+        table: Table | None = first_table(self.models, settings, sentences)
         answers = Answers.none(len(inputs), n_best, sentences.inputs.device)
         history: list[Table] = []
         for length in range(1, int(sentences.max_length.max()) + 1):
@@ -102,30 +134,42 @@ class NoisyChannelDecoder:
             table, answers = step(self.models, settings, sentences, table, answers, length)
         found = self._hypotheses(history, answers)
         return [
-            self._align(ids, best) if best else [self._partial(history, sentences, n)]
-            for n, (ids, best) in enumerate(zip(inputs, found, strict=True))
+            self._align(ids, context, best) if best else [self._partial(history, sentences, n)]
+            for n, (ids, context, best) in enumerate(zip(inputs, contexts, found, strict=True))
         ]
 
-    def _read(self, inputs: Sequence[Sequence[int]]) -> Sentences:
+    def _check(
+        self, inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]] | None
+    ) -> Sequence[Sequence[int]]:
+        for n, ids in enumerate(inputs):
+            if not ids or ids[-1] != EOS or EOS in ids[:-1]:
+                raise ValueError(f"inputs[{n}] must end in EOS (id {EOS}) and hold no other: {list(ids)}")
+        if contexts is None:
+            return [()] * len(inputs)
+        if len(contexts) != len(inputs):
+            raise ValueError(f"there are {len(inputs)} inputs, but {len(contexts)} contexts")
+        return contexts
+
+    def _read(self, inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]]) -> Sentences:
         device = self._device()
-        lengths = torch.tensor([len(ids) for ids in inputs], device=device)
-        padded = torch.full((len(inputs), int(lengths.max())), PAD, device=device)
-        for row, ids in zip(padded, inputs, strict=True):
-            row[: len(ids)] = torch.tensor(ids, device=device)
+        padded, lengths = _padded(inputs, device)
+        lengths = lengths.to(device)
         longest = 2 * lengths + 10 if self.max_length is None else torch.full_like(lengths, self.max_length)
-        return read_sentences(self.models, padded, lengths, longest)
+        context = torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device)
+        return read_sentences(self.models, padded, lengths, longest, context)
 
     def _settings(self, sentences: Sentences, n_best: int) -> Settings:
         allowed = torch.ones(sentences.direct.scores.shape[2], dtype=torch.bool, device=sentences.inputs.device)
         allowed[list(self.barred)] = False
         return Settings(
-            self.weights,
-            self.k1,
-            self.k2,
-            n_best,
-            self.search == "marginal",
-            self.channel_alignment == "viterbi",
-            allowed,
+            weights=self.weights,
+            k1=self.k1,
+            k2=self.k2,
+            n_best=n_best,
+            marginal=self.search == "marginal",
+            channel_max=self.channel_alignment == "viterbi",
+            allowed=allowed,
+            lm_proposals=self.lm_proposals,
         )
 
     def _hypotheses(self, history: list[Table], answers: Answers) -> list[list[Hypothesis]]:
@@ -137,7 +181,7 @@ class NoisyChannelDecoder:
             for score, direct, channel, lm, length, slot in zip(*rows, strict=True):
                 if score > -torch.inf:
                     tokens = _tokens(history, n, length - 1, slot)
-                    terms = channel if self.models.channel else None, lm if self.models.lm else None
+                    terms = channel if self.weights.channel else None, lm if self.weights.lm else None
                     best.append(Hypothesis(tokens, score, direct, *terms, length, None, None, complete=True))
             found.append(best)
         return found
@@ -150,31 +194,81 @@ class NoisyChannelDecoder:
         channel = None
         if table.column is not None:
             channel = float(partial_channel(table.column.written, sentences.lengths)[n, slot, cell])
-        lm = None if table.lm is None else float(table.lm[n, slot])
+        lm = float(table.lm[n, slot]) if self.weights.lm and table.lm is not None else None
         score, direct = float(table.objective[n, slot, cell]), float(table.direct[n, slot, cell])
         return Hypothesis(
             _tokens(history, n, length, slot), score, direct, channel, lm, length, None, None, complete=False
         )
 
-    def _align(self, ids: Sequence[int], found: list[Hypothesis]) -> list[Hypothesis]:
+    def _align(self, ids: Sequence[int], context: Sequence[int], found: list[Hypothesis]) -> list[Hypothesis]:
         """Add the best alignments, which the search itself does not need."""
-        device = self._device()
-        x, x_lengths = torch.tensor([list(ids)] * len(found), device=device), torch.full((len(found),), len(ids))
-        y_lengths = torch.tensor([hypothesis.length for hypothesis in found])
-        y = torch.full((len(found), int(y_lengths.max())), PAD, device=device)
-        for row, hypothesis in zip(y, found, strict=True):
-            row[: hypothesis.length] = torch.tensor([*hypothesis.tokens, EOS], device=device)
-        alignments = _positions(self.models.direct.viterbi(x, x_lengths, y, y_lengths)[1])
+        pairs = self._pairs(ids, context, [hypothesis.tokens for hypothesis in found])
+        alignments = _positions(self.models.direct.viterbi(*pairs.direct)[1])
         channel_alignments: list[tuple[int, ...]] | list[None] = [None] * len(found)
         if self.models.channel is not None:
-            channel_alignments = _positions(self.models.channel.viterbi(y, y_lengths, x, x_lengths)[1])
+            channel_alignments = _positions(self.models.channel.viterbi(*pairs.channel)[1])
         return [
             replace(hypothesis, alignment=alignment, channel_alignment=channel_alignment)
             for hypothesis, alignment, channel_alignment in zip(found, alignments, channel_alignments, strict=True)
         ]
 
+    def _score(self, ids: Sequence[int], context: Sequence[int], outputs: list[tuple[int, ...]]) -> list[Hypothesis]:
+        """The objective of given outputs, from the models asked about each as a whole."""
+        pairs = self._pairs(ids, context, outputs)
+        direct = self.models.direct.viterbi(*pairs.direct)[0]
+        if self.search == "marginal":
+            direct = self.models.direct.log_prob(*pairs.direct)
+        channel = lm = None
+        if self.models.channel is not None:
+            channel = self.models.channel.log_prob(*pairs.channel)
+            if self.channel_alignment == "viterbi":
+                channel = self.models.channel.viterbi(*pairs.channel)[0]
+        if self.models.lm is not None and self.weights.lm:
+            lm = self.models.lm.log_prob(*pairs.direct[2:])
+        scored = []
+        for n, tokens in enumerate(outputs):
+            channel_n, lm_n = (None if x is None else x[n].double() for x in (channel, lm))
+            score = self.weights.combine(direct[n].double(), channel_n, lm_n, len(tokens) + 1)
+            scored.append(
+                Hypothesis(
+                    tokens=tokens,
+                    score=float(score),
+                    direct=float(direct[n]),
+                    channel=None if channel_n is None else float(channel_n),
+                    lm=None if lm_n is None else float(lm_n),
+                    length=len(tokens) + 1,
+                    alignment=None,
+                    channel_alignment=None,
+                    complete=True,
+                )
+            )
+        return sorted(self._align(ids, context, scored), key=lambda hypothesis: -hypothesis.score)
+
+    def _pairs(self, ids: Sequence[int], context: Sequence[int], outputs: Sequence[tuple[int, ...]]) -> _Pairs:
+        device = self._device()
+        x = _padded([ids] * len(outputs), device)
+        y = _padded([(*tokens, EOS) for tokens in outputs], device)
+        read = _padded([(*context, *tokens, EOS) for tokens in outputs], device)
+        return _Pairs((*x, *y), (*read, *x))
+
     def _device(self) -> torch.device:
         return next(self.models.direct.parameters()).device
+
+
+class _Pairs(NamedTuple):
+    """An input with several outputs as arguments of the models' own methods."""
+
+    direct: tuple[Tensor, Tensor, Tensor, Tensor]
+    channel: tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def _padded(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Ids [B,T] on the device, lengths [B] on the CPU."""
+    lengths = torch.tensor([len(ids) for ids in sequences])
+    padded = torch.full((len(sequences), int(lengths.max())), PAD)
+    for row, ids in zip(padded, sequences, strict=True):
+        row[: len(ids)] = torch.tensor(list(ids), dtype=torch.long)
+    return padded.to(device), lengths
 
 
 def _tokens(history: list[Table], n: int, length: int, slot: int) -> tuple[int, ...]:

@@ -33,6 +33,8 @@ class Transducer(Protocol):
 
     def emit_logits(self, input_side: Side, output_side: Side) -> Tensor: ...
 
+    def log_prob(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor: ...
+
     def viterbi(
         self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor
     ) -> tuple[Tensor, Tensor]: ...
@@ -63,6 +65,8 @@ class ChannelModel(Transducer, Protocol[S]):
 
 class SourceModel(Protocol[S]):
     """p(y)."""
+
+    def log_prob(self, outputs: Tensor, output_lengths: Tensor) -> Tensor: ...
 
     def start(self, n: int) -> S: ...
 

@@ -1,0 +1,278 @@
+"""``noisychannel decode RUN [FILE …]``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import chain, groupby, islice
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from noisychannel.alignment import draw_alignment
+from noisychannel.api import NoisyChannel, Output
+from noisychannel.cli.options import parse_options
+from noisychannel.data.files import BadLine, Line, find_files, open_file, read_stream
+from noisychannel.data.prepare import DataSource
+from noisychannel.data.rows import Columns, read_pairs
+from noisychannel.decode.objective import Weights
+from noisychannel.errors import BadInputError
+from noisychannel.runs import RunDirectory
+from noisychannel.training.parse import parse_config
+from noisychannel.weights import SearchSettings, read_system
+
+USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME | --weights 1,0.5,0.3,0.2] [--n_best 5] [--json true]
+
+Print the best output of each line of the files (or of standard input), in order. Where the run was trained with
+features, a line is the input, a tab, and the features. Weights are those tuned for the run's default system
+(noisychannel tune), for --system NAME, or --weights direct,channel,lm,length. A line that cannot be decoded gives an
+empty line and a message with its number; the others are decoded.
+
+--json true      a line of JSON for each input: hypotheses with their four terms and alignments
+--explain true   for reading: a table of the n best with their terms, and the alignment of the best drawn
+--rerank FILE    do not search: rank given outputs, lines of input, tab, output (those of one input together)
+
+examples:
+  echo Haus | noisychannel decode runs/demo --n_best 5
+  noisychannel decode runs/demo words.txt --system direct+lm --json true
+"""
+
+MAX_SYMBOLS = 1000
+
+
+@dataclass(kw_only=True)
+class DecodeOptions:
+    """Options of decode.
+
+    Args:
+        run: The run directory.
+        files: Inputs, one a line, compressed or not; standard input where not given.
+        system: Whose tuned weights to use, such as direct, direct+lm, channel+lm, direct+channel+lm.
+        weights: direct,channel,lm,length, instead of tuned ones.
+        n_best: Outputs for each input.
+        k1: Proposals of the direct model for each cell; as tuned where not given.
+        k2: Survivors of each cell; as tuned where not given.
+        max_length: Longest output in symbols, EOS included; twice the input's plus ten where not given.
+        search: viterbi (the paper) or marginal; as tuned where not given.
+        lm_proposals: Further proposals for each cell, by the language model.
+        json: Print a line of JSON for each input.
+        explain: Print tables for reading.
+        rerank: A file of given outputs to rank, instead of searching.
+        max_symbols: Inputs longer than this are not decoded, but reported.
+        batch_size: Inputs decoded together.
+        device: auto takes a GPU where there is one.
+    """
+
+    run: str = ""
+    files: list[str] = field(default_factory=list)
+    system: str | None = None
+    weights: str | None = None
+    n_best: int = 1
+    k1: int | None = None
+    k2: int | None = None
+    max_length: int | None = None
+    search: Literal["viterbi", "marginal"] | None = None
+    lm_proposals: int | None = None
+    json: bool = False
+    explain: bool = False
+    rerank: str | None = None
+    max_symbols: int = MAX_SYMBOLS
+    batch_size: int = 32
+    device: str = "auto"
+
+
+def run(words: list[str]) -> int:
+    options = parse_options(DecodeOptions, words, ("run", "files*"), USAGE)
+    if not options.run:
+        raise BadInputError("decode needs a run directory: noisychannel decode runs/demo words.txt")
+    for name in ("n_best", "batch_size", "max_symbols"):
+        if getattr(options, name) < 1:
+            raise BadInputError(f"--{name}: must be at least 1, but is {getattr(options, name)}")
+    model = load_model(options)
+    if options.rerank is not None:
+        return _rerank(model, options)
+    return _Stream(model, options).decode()
+
+
+def load_model(options: DecodeOptions) -> NoisyChannel:
+    """The run's models with the weights and settings the options ask for."""
+    directory = RunDirectory.open(Path(options.run))
+    directory.codecs()
+    tuned = read_system(directory, options.system)
+    given = {
+        name: value
+        for name in ("k1", "k2", "max_length", "search", "lm_proposals")
+        if (value := getattr(options, name)) is not None
+    }
+    search = SearchSettings(**{**tuned.search.arguments(), **given})
+    weights = tuned.weights if options.weights is None else parse_weights(options.weights)
+    if not tuned.record and options.weights is None and options.system is None:
+        _warn(f"{directory.path}: not tuned, so the direct model decodes alone; see noisychannel tune --help")
+    try:
+        return NoisyChannel.load(directory.path, weights=weights, search=search, device=options.device)
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
+
+
+def parse_weights(text: str) -> Weights:
+    """``direct,channel,lm,length`` as four numbers, or by name: ``direct=1,lm=0.5``."""
+    names = ("direct", "channel", "lm", "length")
+    items = [item.strip() for item in text.split(",")]
+    try:
+        if all("=" in item for item in items):
+            pairs = dict(item.split("=", 1) for item in items)
+            unknown = [name for name in pairs if name not in names]
+            if unknown:
+                raise BadInputError(f"--weights: {unknown[0]!r} names no model; there are {', '.join(names)}")
+            return Weights(**{"direct": 0.0, **{name: float(value) for name, value in pairs.items()}})
+        if len(items) == len(names):
+            return Weights(*map(float, items))
+    except BadInputError:
+        raise
+    except ValueError as error:
+        raise BadInputError(f"--weights: {error}") from error
+    raise BadInputError(f"--weights: give four numbers ({','.join(names)}) or direct=1,lm=0.5, not {text!r}")
+
+
+class _Stream:
+    """Lines in, outputs out, a bounded number of them in memory, in order."""
+
+    def __init__(self, model: NoisyChannel, options: DecodeOptions) -> None:
+        self.model, self.options = model, options
+        data = parse_config(Path(options.run) / "config.yaml").data
+        self.with_features = "features" in DataSource(data).columns.roles
+        self.separator = data.feature_separator
+        self.failed = 0
+
+    def decode(self) -> int:
+        lines = self._lines()
+        # A person at the keyboard should not have to type a batch before seeing anything.
+        interactive = not self.options.files and sys.stdin.isatty()
+        chunk_size = 1 if interactive else self.options.batch_size * 8
+        with _Counter(enabled=sys.stderr.isatty() and not sys.stdout.isatty()) as counter:
+            while chunk := list(islice(lines, chunk_size)):
+                for line, outputs in zip(chunk, self._decode_chunk(chunk), strict=True):
+                    text = line.text if isinstance(line, Line) else None
+                    show(text, outputs, self.model, self.options)
+                sys.stdout.flush()
+                counter.count(len(chunk))
+        return 1 if self.failed else 0
+
+    def _lines(self) -> Iterator[Line | BadLine]:
+        if not self.options.files:
+            return read_stream(sys.stdin.buffer, "standard input")
+        files = find_files(self.options.files)
+        return chain.from_iterable(read_stream(open_file(file), str(file)) for file in files)
+
+    def _decode_chunk(self, chunk: list[Line | BadLine]) -> list[list[Output] | None]:
+        """The outputs of each line, None where it cannot be decoded; similar lengths are decoded together."""
+        results: list[list[Output] | None] = [None] * len(chunk)
+        parsed: dict[int, tuple[str, list[str]]] = {}
+        for n, line in enumerate(chunk):
+            if (item := self._parse(line)) is not None:
+                parsed[n] = item
+        order = sorted(parsed, key=lambda n: len(parsed[n][0]))
+        for start in range(0, len(order), self.options.batch_size):
+            rows = order[start : start + self.options.batch_size]
+            texts, features = [parsed[n][0] for n in rows], [parsed[n][1] for n in rows]
+            for n, outputs in zip(rows, self.model.batch(texts, self.options.n_best, features), strict=True):
+                results[n] = outputs
+        return results
+
+    def _parse(self, line: Line | BadLine) -> tuple[str, list[str]] | None:
+        """Input and features of a line; a line that cannot be decoded is reported."""
+        if isinstance(line, BadLine):
+            self._refuse(line.reason)
+            return None
+        values = line.text.split("\t")
+        if len(values) != 1 + self.with_features:
+            expected = "an input, a tab and features" if self.with_features else "an input without tabs"
+            self._refuse(f"{line.where}: {len(values)} columns, but {expected} is expected")
+            return None
+        symbols = len(self.model.input_codec.split(values[0]))
+        if symbols > self.options.max_symbols:
+            self._refuse(f"{line.where}: {symbols} symbols, more than --max_symbols {self.options.max_symbols}")
+            return None
+        features = [f for f in values[1].split(self.separator) if f] if self.with_features else []
+        return values[0], features
+
+    def _refuse(self, message: str) -> None:
+        self.failed += 1
+        _warn(message)
+
+
+def show(text: str | None, outputs: list[Output] | None, model: NoisyChannel, options: DecodeOptions) -> None:
+    """The outputs of one input as the options ask; None where there are none because the line was bad."""
+    if options.json:
+        hypotheses = None if outputs is None else [output_record(output) for output in outputs]
+        print(json.dumps({"input": text, "hypotheses": hypotheses}, ensure_ascii=False))
+    elif outputs is None or text is None:
+        print()
+    elif options.explain:
+        explain(text, outputs, model)
+    else:
+        for output in outputs:
+            print(output.text if options.n_best == 1 else f"{output.text}\t{output.hypothesis.score:.4f}")
+
+
+def output_record(output: Output) -> dict[str, Any]:
+    """An output as JSON: its text, its terms, its alignments."""
+    record = asdict(output.hypothesis)
+    del record["tokens"]
+    return {"output": output.text, **record}
+
+
+def explain(text: str, outputs: list[Output], model: NoisyChannel) -> None:
+    """The n best with their terms, and the best one's alignment drawn."""
+    weights = model.decoder.weights
+    table = Table(title=text, title_justify="left", caption=f"weights: {asdict(weights)}", caption_justify="left")
+    for column in ("output", "score", "direct", "channel", "lm", "length"):
+        table.add_column(column, justify="left" if column == "output" else "right")
+    for output in outputs:
+        h = output.hypothesis
+        terms = ["–" if x is None else f"{x:.3f}" for x in (h.score, h.direct, h.channel, h.lm)]
+        table.add_row(output.text + ("" if h.complete else " …"), *terms, str(h.length))
+    Console(highlight=False).print(table, markup=False)
+    best = outputs[0].hypothesis
+    if best.alignment is not None:
+        symbols = [model.output_codec.names[i] for i in best.tokens]
+        print(draw_alignment(model.input_codec.split(text.split("\t")[0]), symbols, best.alignment))
+    print()
+
+
+def _rerank(model: NoisyChannel, options: DecodeOptions) -> int:
+    """Rank the outputs of a file; consecutive lines with the same input belong together."""
+    columns = Columns.parse("input,output", "--rerank", ("input", "output"))
+    rows = read_pairs([str(options.rerank)], columns, ";")
+    for text, group in groupby(rows, key=lambda row: row.input):
+        outputs = model.rerank(text, list(dict.fromkeys(row.output for row in group)))[: options.n_best]
+        show(text, outputs, model, options)
+    return 0
+
+
+class _Counter:
+    """A line on a terminal that counts, and nothing elsewhere."""
+
+    def __init__(self, enabled: bool) -> None:
+        columns = (SpinnerColumn(), TextColumn("{task.completed} lines"), TimeElapsedColumn())
+        self.progress = Progress(*columns, console=Console(stderr=True), disable=not enabled)
+        self.task = self.progress.add_task("decode", total=None)
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+
+    def count(self, lines: int) -> None:
+        self.progress.advance(self.task, lines)
+
+
+def _warn(message: str) -> None:
+    print(f"noisychannel: {message}", file=sys.stderr)

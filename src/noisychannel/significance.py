@@ -1,0 +1,99 @@
+"""How far a score can be trusted: confidence intervals and paired tests by the bootstrap over sentences.
+
+A resample is a multinomial count for each sentence, so that all resampled totals are one product of matrices. Rows that
+are not independent (all types of one lemma) are resampled together, as groups: the unit drawn is then the group.
+
+Shapes: N sentences, U units drawn (sentences or groups), R resamples, K systems, S statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from noisychannel.errors import BadInputError
+from noisychannel.metrics import FloatArray, Metric
+
+COUNTS_AT_ONCE = 1 << 22
+"""Multinomial counts held in memory at a time; the resamples do not depend on it."""
+
+
+def confidence_interval(
+    metric: Metric,
+    statistics_NS: FloatArray,
+    samples: int = 1000,
+    seed: int = 1,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of a corpus score: its lower and upper end."""
+    if not 0 < level < 1:
+        raise BadInputError(f"level: {level} is not between 0 and 1; 0.95 is usual")
+    scores_R = _resampled_scores(metric, *_units(statistics_NS[None], groups), samples, seed)[0]
+    lower, upper = np.quantile(scores_R, [(1 - level) / 2, (1 + level) / 2])
+    return float(lower), float(upper)
+
+
+def paired_bootstrap(
+    metric: Metric,
+    statistics_NS: FloatArray,
+    baseline_NS: FloatArray,
+    samples: int = 1000,
+    seed: int = 1,
+    groups: Sequence[Hashable] | None = None,
+) -> float:
+    """The two-sided p-value of the difference between two systems on the same sentences.
+
+    After sacrebleu: the resampled differences d_r, moved to mean zero, stand for what chance does, and one is added to
+    both counts: p = (1 + #{r: |d_r - d| >= |d|}) / (1 + R), with d the difference observed. sacrebleu takes |d_r|
+    before it moves and so counts one tail of a clear difference, moves by the mean of its resamples, and holds a tie
+    against chance; here both tails count, and a tie is chance, so that identical systems have p = 1.
+    """
+    if statistics_NS.shape != baseline_NS.shape:
+        raise BadInputError(
+            f"the systems differ in their sentences or metric: statistics {statistics_NS.shape} and {baseline_NS.shape}"
+        )
+    statistics_KUS, sizes_U = _units(np.stack([statistics_NS, baseline_NS]), groups)
+    scores_KR = _resampled_scores(metric, statistics_KUS, sizes_U, samples, seed)
+    if len(sizes_U) == 1:
+        return 1.0  # Every resample of one unit is that unit: nothing is known about chance.
+    system, baseline = metric.score(statistics_KUS.sum(axis=1), sizes_U.sum())
+    difference, difference_R = system - baseline, scores_KR[0] - scores_KR[1]
+    # Differences of accuracies are multiples of 100/N: ties are common, and must survive rounding.
+    by_chance_R = np.abs(difference_R - difference) >= abs(difference) * (1 - 1e-9)
+    return float((1 + by_chance_R.sum()) / (1 + samples))
+
+
+def _units(statistics_KNS: FloatArray, groups: Sequence[Hashable] | None) -> tuple[FloatArray, FloatArray]:
+    """The units to draw: their summed statistics [K, U, S] and their sizes in sentences [U]."""
+    K, N, S = statistics_KNS.shape
+    if N == 0:
+        raise BadInputError("no sentences to resample")
+    if groups is None:
+        return statistics_KNS, np.ones(N)
+    if len(groups) != N:
+        raise BadInputError(f"{len(groups)} groups for {N} sentences; give one a sentence")
+    numbers: dict[Hashable, int] = {}
+    unit_N = np.array([numbers.setdefault(group, len(numbers)) for group in groups])
+    sums_KUS = np.zeros((K, len(numbers), S))
+    for sums_US, statistics_NS in zip(sums_KUS, statistics_KNS, strict=True):
+        np.add.at(sums_US, unit_N, statistics_NS)
+    return sums_KUS, np.bincount(unit_N).astype(np.float64)
+
+
+def _resampled_scores(
+    metric: Metric, statistics_KUS: FloatArray, sizes_U: FloatArray, samples: int, seed: int
+) -> FloatArray:
+    """The scores [K, R] of resamples of as many units as there are; the same units are drawn for every system."""
+    if samples < 1:
+        raise BadInputError(f"samples: {samples} is too few; 1000 is usual")
+    U = len(sizes_U)
+    random = np.random.default_rng(seed)
+    at_once = max(1, COUNTS_AT_ONCE // U)
+    scores = []
+    for start in range(0, samples, at_once):
+        R = min(at_once, samples - start)
+        counts_RU = random.multinomial(U, np.full(U, 1 / U), size=R).astype(np.float64)
+        scores.append(metric.score(counts_RU @ statistics_KUS, counts_RU @ sizes_U))
+    return np.concatenate(scores, axis=-1)

@@ -1,0 +1,115 @@
+"""The tuning loop: decode, merge what was found into the pool, optimise on the pool, decode again.
+
+A pool knows only outputs that some decoding has found, so weights that look good on it may find worse ones in their own
+search: what counts is the score of a real decoding, and its outputs join the pool for the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.objective import Weights
+from noisychannel.tuning.candidates import CandidatePool
+from noisychannel.tuning.lines import better
+from noisychannel.tuning.search import optimise
+from noisychannel.tuning.systems import DIRECT_ONLY, System
+
+Decode = Callable[[Weights], Sequence[Sequence[Hypothesis]]]
+"""The n-best lists of all development sentences under some weights, best first, none empty."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One set of weights that was decoded with."""
+
+    weights: Weights
+    pool_score: float | None
+    """What the pool promised before the decoding; None for weights that were not found on the pool."""
+    decoded_score: float
+    """The metric of the best hypotheses of the decoding."""
+    pool_size: int
+    """Candidates of all sentences, with those of this decoding."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The weights with the best score of a real decoding of the development set, and how they were found."""
+
+    system: str
+    weights: Weights
+    dev_score: float
+    metric: str
+    signature: str
+    """The metric's: what makes the score reproducible."""
+    history: tuple[Step, ...]
+    """In the order of decoding."""
+
+
+def tune(
+    system: System,
+    decode: Decode,
+    pool: CandidatePool,
+    iterations: int = 5,
+    seed: int = 1,
+    start: Weights | None = None,
+) -> Tuned:
+    """Tune the free weights of a system on the development sentences and the metric of a pool.
+
+    Decoded before anything is tuned: ``start`` (default: ``system.start``) and, where the system contains the direct
+    model, that model alone. So the tuned score is never below the direct model's on the development set, nor below that
+    of the start; for a system without the direct model ("channel+lm") only the latter holds. Then up to ``iterations``
+    times: optimise on the pool, decode with what was found, merge; until the weights or the decoded score stop moving,
+    or a decoding brings nothing new. Of equally good decodings the earliest counts.
+    """
+    start = system.start if start is None else start
+    system.check(start)
+    history: list[Step] = []
+
+    def measure(weights: Weights, pool_score: float | None = None) -> int:
+        """Decode for real; return how much of it is new to the pool."""
+        n_best_lists = decode(weights)
+        if len(n_best_lists) != pool.sentences or not all(n_best_lists):
+            raise ValueError(f"decoding must give every one of the {pool.sentences} development sentences an output")
+        added = sum(pool.add(sentence, n_best) for sentence, n_best in enumerate(n_best_lists))
+        history.append(Step(weights, pool_score, pool.one_best_score(n_best_lists), len(pool)))
+        return added
+
+    measure(start)
+    if system.fixed.direct and start != DIRECT_ONLY:
+        measure(DIRECT_ONLY)
+    # A model of weight zero may not have been run: outputs of such a start cannot be weighed.
+    if not pool.covers(system) and start != system.start:
+        measure(system.start)
+
+    current = start
+    for iteration in range(iterations if system.free else 0):
+        best = _best(pool, history)
+        found = optimise(pool.under(system), system, [current, best.weights], seed)
+        if any(_same(found.weights, step.weights) for step in history):
+            break
+        added = measure(found.weights, found.score)
+        last, before = history[-1].decoded_score, history[-2].decoded_score
+        settled = iteration > 0 and not better(pool.metric, last, before) and not better(pool.metric, before, last)
+        if settled or not added:
+            break
+        current = found.weights
+
+    best = _best(pool, history)
+    return Tuned(system.name, best.weights, best.decoded_score, pool.metric.name, pool.metric.signature, tuple(history))
+
+
+def _best(pool: CandidatePool, history: Sequence[Step]) -> Step:
+    """The first of the steps with the best decoded score."""
+    best = history[0]
+    for step in history[1:]:
+        if better(pool.metric, step.decoded_score, best.decoded_score):
+            best = step
+    return best
+
+
+def _same(one: Weights, other: Weights) -> bool:
+    return bool(np.allclose(astuple(one), astuple(other), rtol=1e-6, atol=1e-9))

@@ -1,0 +1,96 @@
+"""The best weights on a fixed set of candidates: coordinate ascent from several starts.
+
+How a line search chooses among equal metric values is told in ``lines.py``. Of several starts that end equally well,
+the one that ends nearest to the previous weights is taken.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import astuple, replace
+
+import numpy as np
+
+from noisychannel.decode.objective import Weights
+from noisychannel.errors import missing_extra
+from noisychannel.tuning.candidates import Candidates
+from noisychannel.tuning.lines import Found, better, line_search
+from noisychannel.tuning.systems import System
+
+TRIALS = 96
+"""Weights that are tried in all."""
+AT_ONCE = 8
+"""Weights that are evaluated together, before the search learns from them."""
+KEPT = 3
+"""The best trials that are returned."""
+
+
+def coordinate_ascent(candidates: Candidates, system: System, start: Weights) -> Found:
+    """Line searches over the free weights in turn until none improves; never worse than the start."""
+    found = Found(start, float(candidates.scores(np.array([astuple(start)]))[0]))
+    improved = True
+    while improved:
+        improved = False
+        for free in system.free:
+            step = line_search(candidates, found.weights, free)
+            if better(candidates.metric, step.score, found.score):
+                found, improved = step, True
+    return found
+
+
+def optimise(candidates: Candidates, system: System, previous: Sequence[Weights], seed: int) -> Found:
+    """The best weights on the candidates, by coordinate ascent from several starts.
+
+    The starts are the previous weights (first those to stay near to), the corners of the system and, where more than
+    one weight is free, the best of a seeded random search; one free weight needs none, for its line search is exact.
+    """
+    starts = [*previous, *system.corners]
+    if len(system.free) > 1:
+        starts += random_search(candidates, system, seed)
+    best: Found | None = None
+    for start in dict.fromkeys(starts):
+        found = coordinate_ascent(candidates, system, start)
+        if best is None or better(candidates.metric, found.score, best.score):
+            best = found
+        elif not better(candidates.metric, best.score, found.score):
+            best = min(best, found, key=lambda found: _distance(found.weights, previous[0]))
+    assert best is not None
+    return best
+
+
+def _distance(one: Weights, other: Weights) -> float:
+    return float(np.linalg.norm(np.subtract(astuple(one), astuple(other))))
+
+
+def random_search(candidates: Candidates, system: System, seed: int) -> list[Weights]:
+    """The best few weights that a tree-structured Parzen estimator meets in the ranges of the free weights."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise missing_extra("optuna", "tune", "tuning more than one weight") from error
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            # Some versions call the multivariate sampler experimental.
+            warnings.simplefilter("ignore")
+            sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=TRIALS // 4)
+            directions = optuna.study.StudyDirection
+            direction = directions.MAXIMIZE if candidates.metric.higher_is_better else directions.MINIMIZE
+            study = optuna.create_study(direction=direction, sampler=sampler)
+            ranges: dict[str, optuna.distributions.BaseDistribution] = {
+                free.name: optuna.distributions.FloatDistribution(free.low, free.high) for free in system.free
+            }
+            tried: list[tuple[float, Weights]] = []
+            for _ in range(0, TRIALS, AT_ONCE):
+                trials = [study.ask(ranges) for _ in range(AT_ONCE)]
+                weights = [replace(system.fixed, **trial.params) for trial in trials]
+                scores = candidates.scores(np.array([astuple(each) for each in weights])).tolist()
+                for trial, score in zip(trials, scores, strict=True):
+                    study.tell(trial, score)
+                tried += zip(scores, weights, strict=True)
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    tried.sort(key=lambda pair: pair[0], reverse=candidates.metric.higher_is_better)
+    return [weights for _, weights in tried[:KEPT]]

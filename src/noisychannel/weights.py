@@ -1,0 +1,97 @@
+"""weights.json: the weights a run was tuned to, for each system, with how they came about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from noisychannel import __version__
+from noisychannel.atomic import write_text
+from noisychannel.decode.objective import Weights
+from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.runs import RunDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """How the decoder searches; see ``NoisyChannelDecoder``."""
+
+    k1: int = 20
+    k2: int = 10
+    max_length: int | None = None
+    search: Literal["viterbi", "marginal"] = "viterbi"
+    channel_alignment: Literal["marginal", "viterbi"] = "marginal"
+    lm_proposals: int = 0
+
+    def arguments(self) -> dict[str, Any]:
+        """As keyword arguments of the decoder."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TunedSystem:
+    """A system with its weights."""
+
+    name: str
+    weights: Weights
+    search: SearchSettings
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """Metric, signature, dev score and history; empty where nothing was tuned."""
+
+
+UNTUNED = TunedSystem("direct", Weights(direct=1.0), SearchSettings())
+
+
+def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: str) -> None:
+    """Add systems to weights.json, in place of those of the same name; ``default`` is what decode uses."""
+    record = _read(run) or {"systems": {}}
+    for system in systems:
+        record["systems"][system.name] = {
+            "weights": asdict(system.weights),
+            "search": asdict(system.search),
+            **system.record,
+        }
+    record |= {"noisychannel": __version__, "default": default}
+    write_text(_file(run), json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+
+
+def read_systems(run: RunDirectory) -> dict[str, TunedSystem]:
+    """Every tuned system of a run, and the direct model alone, which needs no tuning."""
+    record = _read(run) or {"systems": {}}
+    try:
+        tuned = {
+            name: TunedSystem(name, Weights(**entry["weights"]), SearchSettings(**entry["search"]), entry)
+            for name, entry in record["systems"].items()
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise NoisyChannelError(f"{_file(run)}: damaged ({error}); tune again with noisychannel tune") from error
+    return {UNTUNED.name: UNTUNED} | tuned
+
+
+def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
+    """A tuned system by name; the run's default, or where nothing was tuned the direct model, without one."""
+    systems = read_systems(run)
+    name = name or (_read(run) or {}).get("default", UNTUNED.name)
+    if name not in systems:
+        raise BadInputError(
+            f"{run.path}: the system {name} has not been tuned; there are {', '.join(systems)}. "
+            f"Tune it with noisychannel tune {run.path} --systems {name}"
+        )
+    return systems[name]
+
+
+def _file(run: RunDirectory) -> Path:
+    return run.path / "weights.json"
+
+
+def _read(run: RunDirectory) -> dict[str, Any] | None:
+    if not _file(run).exists():
+        return None
+    try:
+        record: dict[str, Any] = json.loads(_file(run).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise NoisyChannelError(f"{_file(run)}: damaged ({error}); tune again with noisychannel tune") from error
+    return record
