@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-import oracles
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+import oracles
 from noisychannel import SSNT, Hypothesis, LanguageModel, Weights
 from noisychannel.symbols import EOS, PAD
 
@@ -71,8 +71,10 @@ def random_input(rng: random.Random, longest: int = 5) -> list[int]:
 
 
 def random_weights(rng: random.Random) -> Weights:
-    """Each term off one time in four; the length weight of either sign."""
-    pick = [rng.uniform(0.2, 1.5) if rng.random() < 0.75 else 0.0 for _ in range(3)]
+    """Each term off one time in four, but not all three models; the length weight of either sign."""
+    pick = [0.0]
+    while not any(pick):
+        pick = [rng.uniform(0.2, 1.5) if rng.random() < 0.75 else 0.0 for _ in range(3)]
     return Weights(*pick, length=rng.uniform(-1.5, 1.5) if rng.random() < 0.75 else 0.0)
 
 

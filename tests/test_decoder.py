@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from decoder_oracles import (
     Models,
     PartialScores,
@@ -23,7 +24,6 @@ from decoder_oracles import (
     random_weights,
     terms,
 )
-
 from noisychannel import Hypothesis, NoisyChannelDecoder, Weights
 from noisychannel.decode import chart
 from noisychannel.decode.reference import ReferenceDecoder
@@ -37,7 +37,7 @@ ALL = Weights(direct=0.8, channel=0.6, lm=0.5, length=0.4)
 SUBSETS = [
     Weights(*(weight if used else 0.0 for weight, used in zip((0.9, 0.7, 0.4, length), uses, strict=True)))
     for uses, length in zip(itertools.product([True, False], repeat=4), itertools.cycle([0.6, -0.5, 1.4]), strict=False)
-    if any(uses)
+    if any(uses[:3])
 ]
 
 
@@ -78,7 +78,7 @@ def same_batch(one: list[list[Hypothesis]], other: list[list[Hypothesis]], toler
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("weights", SUBSETS, ids=str)
 def test_unbounded_beams_find_the_exact_n_best(weights: Weights, search: str) -> None:
-    for seed, (V, max_length) in enumerate([(6, 5), (7, 4), (8, 3)]):
+    for seed, (V, max_length) in enumerate([(6, 5), (8, 3)]):
         models = random_models(seed, V, bidirectional=seed == 1)
         decoder = NoisyChannelDecoder(
             **models.for_weights(weights), weights=weights, **UNBOUNDED, max_length=max_length, search=search
@@ -109,25 +109,35 @@ def test_unbounded_beams_find_every_output(search: str, channel_alignment: str) 
 
 def test_the_two_alignments_of_the_channel_differ() -> None:
     models = random_models(0)
-    marginal, viterbi = (
-        decode_one(
-            NoisyChannelDecoder(
-                **models.for_weights(ALL), weights=ALL, **UNBOUNDED, max_length=4, channel_alignment=choice
-            ),
-            INPUTS[3],
-        )[0]
-        for choice in ("marginal", "viterbi")
+    viterbi, marginal = (
+        sum(
+            hypothesis.channel or 0.0
+            for hypothesis in decode_one(
+                NoisyChannelDecoder(
+                    **models.for_weights(ALL), weights=ALL, **UNBOUNDED, max_length=4, channel_alignment=choice
+                ),
+                INPUTS[3],
+                n_best=50,
+            )
+        )
+        for choice in SEARCHES
     )
-    assert viterbi.channel < marginal.channel - 1e-6
+    assert viterbi < marginal - 0.1
 
 
-def test_weights_of_zero_make_everything_equal() -> None:
+@pytest.mark.parametrize("length", [0.0, 0.7, -0.7])
+def test_without_any_model_outputs_of_one_length_are_equal(length: float) -> None:
     models = random_models(0)
-    decoder = NoisyChannelDecoder(models.direct, weights=Weights(direct=0.0), **UNBOUNDED, max_length=4)
-    found = decode_one(decoder, INPUTS[3], n_best=50)
-    assert {hypothesis.tokens for hypothesis in found} <= set(every_output(range(4, 6), 4))
-    assert len({hypothesis.tokens for hypothesis in found}) == len(found) > 0
-    assert {hypothesis.score for hypothesis in found} == {0.0}
+    weights = Weights(direct=0.0, length=length)
+    decoder = NoisyChannelDecoder(models.direct, weights=weights, **UNBOUNDED, max_length=4)
+    for n_best in (3, 50):
+        found = decode_one(decoder, INPUTS[3], n_best)
+        every = every_output(range(4, 6), 4)
+        expected = sorted((length * (len(tokens) + 1) for tokens in every), reverse=True)
+        assert [hypothesis.score for hypothesis in found] == pytest.approx(expected[:n_best], abs=1e-9)
+        assert len({hypothesis.tokens for hypothesis in found} & set(every)) == len(found)
+        for hypothesis, term in zip(found, terms(models, INPUTS[3], [h.tokens for h in found]), strict=True):
+            assert hypothesis.direct == pytest.approx(term.viterbi, abs=1e-9)
 
 
 # --- 2. the scores of what is returned are exact ---------------------------------------------------------------------
@@ -140,7 +150,7 @@ def test_scores_are_what_the_models_give_from_scratch(
 ) -> None:
     rng = random.Random(7)
     seen = 0
-    for seed in range(30):
+    for seed in range(14):
         V = rng.choice([6, 7, 8])
         models = random_models(seed, V, bidirectional=rng.random() < 0.5)
         weights = random_weights(rng)
@@ -181,7 +191,7 @@ def test_scores_are_what_the_models_give_from_scratch(
                 assert hypothesis.channel_alignment == (term.channel_alignment if weights.channel else None)
             assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
             assert len({h.tokens for h in found}) == len(found)
-    assert seen > 80
+    assert seen > 40
 
 
 # --- 3. the same search, from its definition -------------------------------------------------------------------------
@@ -192,7 +202,7 @@ def test_scores_are_what_the_models_give_from_scratch(
 def test_equals_the_reference(search: str, bidirectional: bool) -> None:
     rng = random.Random(f"{search} {bidirectional}")
     beams = [(1, 1), (2, 1), (3, 2), (4, 4), (7, 3), (12, 1), (12, 6), (400, 400)]
-    for seed in range(24):
+    for seed in range(16):
         models = random_models(100 + seed, rng.choice([6, 7, 8]), bidirectional)
         weights = random_weights(rng)
         k1, k2 = beams[seed % len(beams)]
@@ -243,29 +253,44 @@ def test_equals_the_search_by_enumeration(search: str, channel_alignment: str) -
     assert compared >= 10
 
 
+def test_contexts_are_read_by_the_channel_before_the_output() -> None:
+    models = random_models(9)
+    contexts = [(4,), (), (5, 4), (5,)]
+    xs = INPUTS[:4]
+    decoder = NoisyChannelDecoder(**models.for_weights(ALL), weights=ALL, **UNBOUNDED, max_length=3)
+    outputs = every_output([4, 5], 3)
+    for x, context, found in zip(xs, contexts, decoder.decode(xs, n_best=50, contexts=contexts), strict=True):
+        direct = terms(models, x, outputs)
+        channel = terms(models, x, [(*context, *tokens) for tokens in outputs])
+        expected = [
+            (tokens, objective(ALL, a.viterbi, b.channel, a.lm, a.length))
+            for tokens, a, b in zip(outputs, direct, channel, strict=True)
+        ]
+        assert_same(found, sorted(expected, key=lambda pair: -pair[1]))
+
+
 # --- 4. the batch ----------------------------------------------------------------------------------------------------
 
 
 BATCH_SETTINGS = [
     {"search": "viterbi", "weights": ALL, "k1": 4, "k2": 2, "max_length": 6},
     {"search": "marginal", "weights": ALL, "k1": 3, "k2": 3, "max_length": 6},
-    {"search": "marginal", "weights": Weights(0.0, 1.0, 1.0, 1.0), "k1": 5, "k2": 2},
-    {"search": "viterbi", "weights": Weights(1.0, 0.0, 0.5, -0.5), "k1": 6, "k2": 3, "channel_alignment": "viterbi"},
-    {"search": "viterbi", "weights": Weights(1.0, 0.7, 0.0, 2.0), "k1": 2, "k2": 1, "channel_alignment": "viterbi"},
+    {"search": "marginal", "weights": Weights(0.0, 1.0, 1.0, 1.0), "k1": 5, "k2": 2, "max_length": 8},
+    {"search": "viterbi", "weights": Weights(1.0, 0.0, 0.5, -0.5), "k1": 6, "k2": 3},
+    {"search": "viterbi", "weights": Weights(1.0, 0.7, 0.0, 2.0), "k1": 2, "k2": 1, "max_length": 5}
+    | {"channel_alignment": "viterbi"},
 ]
 
 
 @pytest.mark.parametrize("setting", BATCH_SETTINGS, ids=range(len(BATCH_SETTINGS)))
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_batch_is_one_at_a_time_in_any_order(setting: dict[str, Any], bidirectional: bool) -> None:
-    rng = random.Random(3)
-    for seed in range(3):
-        models = random_models(300 + seed, 8, bidirectional)
-        decoder = NoisyChannelDecoder(models.direct, models.channel, models.lm, **setting)
-        single = [decode_one(decoder, x, n_best=3) for x in INPUTS]
-        same_batch(decoder.decode(INPUTS, n_best=3), single)
-        order = rng.sample(range(len(INPUTS)), len(INPUTS))
-        same_batch(decoder.decode([INPUTS[n] for n in order], n_best=3), [single[n] for n in order])
+    models = random_models(300, 8, bidirectional)
+    decoder = NoisyChannelDecoder(models.direct, models.channel, models.lm, **setting)
+    single = [decode_one(decoder, x, n_best=3) for x in INPUTS]
+    same_batch(decoder.decode(INPUTS, n_best=3), single)
+    order = random.Random(3).sample(range(len(INPUTS)), len(INPUTS))
+    same_batch(decoder.decode([INPUTS[n] for n in order], n_best=3), [single[n] for n in order])
 
 
 def test_longer_neighbours_and_duplicates_change_nothing() -> None:
@@ -291,7 +316,7 @@ def test_incomplete_hypotheses_do_not_depend_on_the_batch() -> None:
 @pytest.mark.parametrize("search", SEARCHES)
 def test_float32_models_agree(search: str) -> None:
     compared = 0
-    for seed in range(6):
+    for seed in range(2):
         double = random_models(500 + seed, 7, bidirectional=seed % 2 == 0)
         single = double.to(torch.float32)
         setting: dict[str, Any] = {"weights": ALL, "k1": 4, "k2": 2, "max_length": 6, "search": search}
@@ -307,7 +332,7 @@ def test_float32_models_agree(search: str) -> None:
                 (term,) = terms(single, x, [mine[0].tokens])
                 assert mine[0].score == pytest.approx(term.score(ALL, search), abs=1e-3)
                 compared += 1
-    assert compared > 20
+    assert compared >= 6
 
 
 # --- 7. the channel's score of a partial output in the last column ---------------------------------------------------
@@ -427,11 +452,11 @@ def test_max_length_counts_eos() -> None:
 
 def test_max_length_depends_on_the_input_where_not_given() -> None:
     models = random_models(2)
-    decoder = NoisyChannelDecoder(models.direct, weights=Weights(length=1000.0), k1=3, k2=2)
-    found = decoder.decode([[EOS], [4, EOS], [4, 5, 6, EOS]])
-    lengths = [row[0].length for row in found]
-    assert lengths == sorted(set(lengths))
-    assert lengths == [decode_one(decoder, x)[0].length for x in ([EOS], [4, EOS], [4, 5, 6, EOS])]
+    decoder = NoisyChannelDecoder(models.direct, weights=Weights(length=1000.0), k1=40, k2=2)
+    xs = [[EOS], [4, EOS], [4, 5, 6, EOS]]
+    expected = [2 * len(x) + 10 for x in xs]
+    assert [row[0].length for row in decoder.decode(xs)] == expected
+    assert [decode_one(decoder, x)[0].length for x in xs] == expected
 
 
 # --- 9. stopping early -----------------------------------------------------------------------------------------------
@@ -441,6 +466,7 @@ def test_stopping_early_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> No
     rng = random.Random(13)
     judge = chart._open
     steps = {"early": 0, "late": 0}
+    seen = {True: 0, False: 0}
 
     def count_steps(*args: Any, **kwargs: Any) -> torch.Tensor:
         steps["early"] += 1
@@ -451,7 +477,7 @@ def test_stopping_early_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> No
         sentences = next(x for x in (*args, *kwargs.values()) if isinstance(x, chart.Sentences))
         return torch.ones_like(sentences.lengths, dtype=torch.bool)
 
-    for seed in range(60):
+    for seed in range(30):
         models = random_models(800 + seed, rng.choice([6, 8]), bidirectional=seed % 2 == 0)
         weights = random_weights(rng)
         if seed % 5 == 0:
@@ -470,13 +496,32 @@ def test_stopping_early_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> No
             search=SEARCHES[seed // 2 % 2],
             channel_alignment=SEARCHES[seed // 4 % 2],
         )
-        xs, n_best = [random_input(rng) for _ in range(3)], rng.choice([1, 1, 2, 4])
+        xs, n_best = [random_input(rng) for _ in range(8)], rng.choice([1, 1, 2, 4])
         monkeypatch.setattr(chart, "_open", count_steps)
         early = decoder.decode(xs, n_best)
         monkeypatch.setattr(chart, "_open", everything_open)
         late = decoder.decode(xs, n_best)
         same_batch(early, late)
+        seen[weights.length > 0] += sum(found[0].complete and found[0].length > 2 for found in early)
     assert steps["early"] < 0.9 * steps["late"]
+    assert min(seen.values()) > 5
+
+
+@pytest.mark.parametrize("length", [-1.5, -0.5, 0.5, 1.5])
+def test_longer_outputs_overtake_shorter_ones(length: float) -> None:
+    """Exact search for one output only: it stops as soon as it may, and not before."""
+    weights = Weights(0.8, 0.4, 0.0, length)
+    later = 0
+    for seed in range(12):
+        models = random_models(850 + seed)
+        with torch.no_grad():
+            models.direct.output_word.bias[EOS] += 2.0
+        decoder = NoisyChannelDecoder(**models.for_weights(weights), weights=weights, k1=50, k2=50, max_length=6)
+        for x, found in zip(INPUTS, decoder.decode(INPUTS), strict=True):
+            expected = best_outputs(models, x, [4, 5], weights, 6, "viterbi")[:1]
+            assert_same(found, expected)
+            later += found[0].length > 1
+    assert later > 5
 
 
 def test_a_positive_length_weight_keeps_long_outputs_in_the_race() -> None:
@@ -563,14 +608,13 @@ def said(decoder: NoisyChannelDecoder) -> set[int]:
     return {symbol for row in found for hypothesis in row for symbol in hypothesis.tokens}
 
 
-@pytest.mark.parametrize("k1", [3, 12])
-def test_symbols_never_proposed(k1: int) -> None:
+def test_symbols_never_proposed() -> None:
     weights = Weights(1.0, 0.5, 1.0, 0.5)
     models = loud(random_models(4, 8), [PAD, BOS, UNK])
     setting: dict[str, Any] = {
         **models.for_weights(weights),
         "weights": weights,
-        "k1": k1,
+        "k1": 12,
         "k2": 3,
         "max_length": 5,
         "search": "marginal",

@@ -8,7 +8,7 @@ for output in model("Haus", n_best=3):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +31,19 @@ class Output(NamedTuple):
 class NoisyChannel:
     """A run's models and vocabularies around a decoder."""
 
-    def __init__(self, input_codec: Codec, output_codec: Codec, decoder: NoisyChannelDecoder) -> None:
-        self.input_codec, self.output_codec, self.decoder = input_codec, output_codec, decoder
+    def __init__(
+        self,
+        input_codec: Codec,
+        output_codec: Codec,
+        models: Mapping[str, Any],
+        weights: Weights,
+        search: SearchSettings,
+    ) -> None:
+        self.input_codec, self.output_codec, self.models = input_codec, output_codec, models
+        self.weights, self.search = weights, search
+        self.decoder = NoisyChannelDecoder(
+            **models, weights=weights, **search.arguments(), barred=output_codec.feature_ids
+        )
 
     @staticmethod
     def load(
@@ -44,41 +55,57 @@ class NoisyChannel:
     ) -> NoisyChannel:
         """The models of a run with the weights that were tuned for a system (the run's default where not named).
 
-        A run that was never tuned decodes with its direct model alone, unless ``weights`` are given.
+        A run that was never tuned decodes with its direct model alone, unless ``weights`` are given. Models of
+        weight zero are not loaded.
         """
         run = RunDirectory.open(Path(run_dir))
         input_codec, output_codec = run.codecs()
         tuned = read_system(run, system)
         weights, search = weights or tuned.weights, search or tuned.search
-        models: dict[str, Any] = {"direct": run.load_model("direct", choose_device(device))}
-        for role in ("channel", "lm"):
-            needed = getattr(weights, role) or (role == "lm" and search.lm_proposals)
-            models[role] = run.load_model(role, choose_device(device)) if needed else None
-        decoder = NoisyChannelDecoder(**models, weights=weights, **search.arguments(), barred=output_codec.feature_ids)
-        return NoisyChannel(input_codec, output_codec, decoder)
+        roles = ["direct"]
+        roles += ["channel"] if weights.channel else []
+        roles += ["lm"] if weights.lm or search.lm_proposals else []
+        models = {role: run.load_model(role, choose_device(device)) for role in roles}
+        return NoisyChannel(input_codec, output_codec, models, weights, search)
+
+    def reweighted(self, weights: Weights) -> NoisyChannel:
+        """The same models under other weights."""
+        return NoisyChannel(self.input_codec, self.output_codec, self.models, weights, self.search)
 
     def __call__(self, text: str, n_best: int = 1, features: Sequence[str] = ()) -> list[Output]:
         """The best outputs of a text."""
         return self.batch([text], n_best, [features])[0]
 
     def batch(
-        self, texts: Sequence[str], n_best: int = 1, features: Sequence[Sequence[str]] | None = None
+        self,
+        texts: Sequence[str],
+        n_best: int = 1,
+        features: Sequence[Sequence[str]] | None = None,
+        batch_size: int = 32,
+        progress: Callable[[int], None] = lambda done: None,
     ) -> list[list[Output]]:
-        """The best outputs of each of many texts, decoded together."""
-        tags = [()] * len(texts) if features is None else features
+        """The best outputs of each of many texts; those of similar length are decoded together."""
+        tags: Sequence[Sequence[str]] = [()] * len(texts) if features is None else features
         inputs = [self.input_codec.encode(text, tag) for text, tag in zip(texts, tags, strict=True)]
-        found = self.decoder.decode(inputs, n_best, self._contexts(tags))
-        return [[self._output(hypothesis) for hypothesis in best] for best in found]
+        contexts = [self._context(tag) for tag in tags]
+        found: list[list[Output]] = [[] for _ in texts]
+        order = sorted(range(len(texts)), key=lambda n: (len(contexts[n]), len(inputs[n])))
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            decoded = self.decoder.decode([inputs[n] for n in rows], n_best, [contexts[n] for n in rows])
+            for n, best in zip(rows, decoded, strict=True):
+                found[n] = [Output(self.output_codec.decode(hypothesis.tokens), hypothesis) for hypothesis in best]
+            progress(len(rows))
+        return found
 
     def rerank(self, text: str, outputs: Sequence[str], features: Sequence[str] = ()) -> list[Output]:
         """Given outputs of a text by the same objective, best first."""
         ids = [self.output_codec.encode(output)[:-1] for output in outputs]
         texts = {tuple(tokens): output for tokens, output in zip(ids, outputs, strict=True)}
-        (found,) = self.decoder.rerank([self.input_codec.encode(text, features)], [ids], self._contexts([features]))
+        inputs, contexts = [self.input_codec.encode(text, features)], [self._context(features)]
+        (found,) = self.decoder.rerank(inputs, [ids], contexts)
         return [Output(texts[hypothesis.tokens], hypothesis) for hypothesis in found]
 
-    def _contexts(self, tags: Sequence[Sequence[str]]) -> list[list[int]]:
-        return [self.output_codec.ids((), features)[:-1] for features in tags]
-
-    def _output(self, hypothesis: Hypothesis) -> Output:
-        return Output(self.output_codec.decode(hypothesis.tokens), hypothesis)
+    def _context(self, features: Sequence[str]) -> list[int]:
+        """What the channel reads before an output."""
+        return self.output_codec.ids((), features)[:-1]

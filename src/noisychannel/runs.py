@@ -83,8 +83,9 @@ class RunDirectory:
         """The run of one group; the whole run where there are no groups."""
         return RunDirectory(self.path / quote(name, safe=" :=,;+@()[]'!~") if name else self.path)
 
-    def write_header(self, groups: list[str], data: Mapping[str, Any]) -> None:
-        header = {"format": FORMAT, "noisychannel": __version__, "groups": groups, "data": data}
+    def write_header(self, groups: list[str], data: Mapping[str, Any], group: str = "") -> None:
+        """``groups``: those inside, or one without a name; ``group``: the one that this is, where it is one."""
+        header = {"format": FORMAT, "noisychannel": __version__, "group": group, "groups": groups, "data": data}
         write_text(self.path / "run.json", json.dumps(header, ensure_ascii=False, indent=1) + "\n")
 
     def header(self) -> dict[str, Any]:

@@ -45,9 +45,9 @@ def paired_bootstrap(
 ) -> float:
     """The two-sided p-value of the difference between two systems on the same sentences.
 
-    After sacrebleu: the resampled differences d_r, moved to mean zero, stand for what chance does, and one is added to
+    After sacrebleu: the resampled differences d_r, centred on zero, stand for what chance does, and one is added to
     both counts: p = (1 + #{r: |d_r - d| >= |d|}) / (1 + R), with d the difference observed. sacrebleu takes |d_r|
-    before it moves and so counts one tail of a clear difference, moves by the mean of its resamples, and holds a tie
+    before it centres and so counts one tail of a clear difference, centres by the mean of d_r, and holds a tie
     against chance; here both tails count, and a tie is chance, so that identical systems have p = 1.
     """
     if statistics_NS.shape != baseline_NS.shape:

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from noisychannel.alignment import draw_alignment
 from noisychannel.api import NoisyChannel, Output
 from noisychannel.cli.options import parse_options
+from noisychannel.cli.progress import counting
 from noisychannel.data.files import BadLine, Line, find_files, open_file, read_stream
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import Columns, read_pairs
@@ -154,13 +154,13 @@ class _Stream:
         # A person at the keyboard should not have to type a batch before seeing anything.
         interactive = not self.options.files and sys.stdin.isatty()
         chunk_size = 1 if interactive else self.options.batch_size * 8
-        with _Counter(enabled=sys.stderr.isatty() and not sys.stdout.isatty()) as counter:
+        with counting("decode", enabled=not sys.stdout.isatty()) as progress:
             while chunk := list(islice(lines, chunk_size)):
                 for line, outputs in zip(chunk, self._decode_chunk(chunk), strict=True):
                     text = line.text if isinstance(line, Line) else None
                     show(text, outputs, self.model, self.options)
                 sys.stdout.flush()
-                counter.count(len(chunk))
+                progress(len(chunk))
         return 1 if self.failed else 0
 
     def _lines(self) -> Iterator[Line | BadLine]:
@@ -170,18 +170,16 @@ class _Stream:
         return chain.from_iterable(read_stream(open_file(file), str(file)) for file in files)
 
     def _decode_chunk(self, chunk: list[Line | BadLine]) -> list[list[Output] | None]:
-        """The outputs of each line, None where it cannot be decoded; similar lengths are decoded together."""
+        """The outputs of each line, None where it cannot be decoded."""
         results: list[list[Output] | None] = [None] * len(chunk)
         parsed: dict[int, tuple[str, list[str]]] = {}
         for n, line in enumerate(chunk):
             if (item := self._parse(line)) is not None:
                 parsed[n] = item
-        order = sorted(parsed, key=lambda n: len(parsed[n][0]))
-        for start in range(0, len(order), self.options.batch_size):
-            rows = order[start : start + self.options.batch_size]
-            texts, features = [parsed[n][0] for n in rows], [parsed[n][1] for n in rows]
-            for n, outputs in zip(rows, self.model.batch(texts, self.options.n_best, features), strict=True):
-                results[n] = outputs
+        texts, features = [item[0] for item in parsed.values()], [item[1] for item in parsed.values()]
+        decoded = self.model.batch(texts, self.options.n_best, features, self.options.batch_size)
+        for n, outputs in zip(parsed, decoded, strict=True):
+            results[n] = outputs
         return results
 
     def _parse(self, line: Line | BadLine) -> tuple[str, list[str]] | None:
@@ -253,25 +251,6 @@ def _rerank(model: NoisyChannel, options: DecodeOptions) -> int:
         outputs = model.rerank(text, list(dict.fromkeys(row.output for row in group)))[: options.n_best]
         show(text, outputs, model, options)
     return 0
-
-
-class _Counter:
-    """A line on a terminal that counts, and nothing elsewhere."""
-
-    def __init__(self, enabled: bool) -> None:
-        columns = (SpinnerColumn(), TextColumn("{task.completed} lines"), TimeElapsedColumn())
-        self.progress = Progress(*columns, console=Console(stderr=True), disable=not enabled)
-        self.task = self.progress.add_task("decode", total=None)
-
-    def __enter__(self) -> Self:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.progress.stop()
-
-    def count(self, lines: int) -> None:
-        self.progress.advance(self.task, lines)
 
 
 def _warn(message: str) -> None:

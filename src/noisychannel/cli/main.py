@@ -16,6 +16,8 @@ from noisychannel.errors import BadInputError, NoisyChannelError
 COMMANDS = {
     "demo": "train on German nouns from nothing, in a few minutes",
     "train": "train direct, channel and language model (or any of them) into a run directory",
+    "tune": "choose the weights of each system on the dev data",
+    "evaluate": "decode a test set with every system and print one table",
     "decode": "the best outputs of given inputs, by any of the systems",
     "score": "log-probabilities and alignments of given pairs under the models of a run",
 }

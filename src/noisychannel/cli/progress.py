@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Started
 
@@ -109,3 +119,13 @@ def describe_end(event: Finished) -> str:
         f"{event.label}: finished after {event.step} steps and {event.seconds:.0f} s; "
         f"best dev perplexity {event.dev_perplexity:.3f} at step {event.best_step}"
     )
+
+
+@contextmanager
+def counting(label: str, total: int | None = None, enabled: bool = True) -> Iterator[Callable[[int], None]]:
+    """A counter of things done, shown on a terminal and silent elsewhere; call what it gives with how many more."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not (enabled and console.is_terminal), transient=True) as progress:
+        task = progress.add_task(label, total=total)
+        yield lambda done: progress.advance(task, done)

@@ -88,7 +88,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Any, overwrite: bool
         if resumed:
             _check_vocabularies(run.group(group), data)
         else:
-            _write_group(run.group(group), config, data)
+            _write_group(run.group(group), config, data, group)
     if list(prepared) != [""]:
         run.write_header(sorted(prepared), {})
         write_text(run.config_file, dump_config(config))
@@ -113,13 +113,13 @@ def _jobs(run: RunDirectory, config: RunConfig, groups: list[str]) -> list[Job]:
     ]
 
 
-def _write_group(run: RunDirectory, config: RunConfig, data: Prepared) -> None:
+def _write_group(run: RunDirectory, config: RunConfig, data: Prepared, group: str) -> None:
     """A run directory ready for training; run.json comes last, so that a directory with it is whole."""
     data.input_codec.save(run.path, "input")
     data.output_codec.save(run.path, "output")
     write_text(run.config_file, dump_config(config))
     counts: dict[str, Any] = {split: {**asdict(c), "unknown": c.unknown.total()} for split, c in data.counts.items()}
-    run.write_header([""], dict(counts))
+    run.write_header([""], dict(counts), group)
 
 
 def _check_same(run: RunDirectory, config: RunConfig) -> None:

@@ -76,7 +76,7 @@ class CandidatePool:
         self._references = references
         self._text = text
         self._statistics: list[dict[tuple[int, ...], FloatArray]] = [{} for _ in references]
-        # By tokens and completeness; nan is a term that was not computed.
+        # By tokens and completeness; nan is a term that was not computed, or is infinite and so can be given no weight.
         self._terms: list[dict[tuple[tuple[int, ...], bool], FloatArray]] = [{} for _ in references]
 
     def __len__(self) -> int:
@@ -94,7 +94,8 @@ class CandidatePool:
         """
         added = 0
         for hypothesis in hypotheses:
-            terms_4 = np.array([np.nan if (term := getattr(hypothesis, name)) is None else term for name in TERMS])
+            terms = [getattr(hypothesis, name) for name in TERMS]
+            terms_4 = np.array([np.nan if term is None else term for term in terms], np.float64)
             terms_4[~np.isfinite(terms_4)] = np.nan
             known_4 = self._terms[sentence].setdefault((hypothesis.tokens, hypothesis.complete), np.full(4, np.nan))
             news_4 = np.isnan(known_4) & ~np.isnan(terms_4)

@@ -13,7 +13,6 @@ Shapes: N sentences, F candidates, T turns of the envelopes, M intervals between
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ import numpy.typing as npt
 from noisychannel.decode.objective import Weights
 from noisychannel.metrics import FloatArray, Metric
 from noisychannel.tuning.candidates import Candidates, IntArray
-from noisychannel.tuning.systems import TERMS, FreeWeight
+from noisychannel.tuning.systems import TERMS, FreeWeight, vector
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -86,10 +85,8 @@ def upper_envelopes(candidates: Candidates, intercept_F: FloatArray, slope_F: Fl
         with np.errstate(over="ignore"):
             crossing = (intercept_F[leader] - intercept_F[alive]) / (slope_F[alive] - slope_F[leader])
         nearest = np.minimum.reduceat(crossing, starts)
-        # Of lines that cross in one point the steepest leads behind it.
-        steep = np.where(crossing == np.repeat(nearest, sizes), slope_F[alive], -np.inf)
-        steepest = steep == np.repeat(np.maximum.reduceat(steep, starts), sizes)
-        next_leader = first_where(steepest, alive, starts)
+        # Of several lines that cross the leader in one point any will do: the steeper ones follow at the same place.
+        next_leader = first_where(crossing == np.repeat(nearest, sizes), alive, starts)
         # Rounding must not turn a later crossing into an earlier one.
         reached_N[sentences] = np.maximum(reached_N[sentences], nearest)
         positions.append(reached_N[sentences])
@@ -107,7 +104,7 @@ def line_search(candidates: Candidates, weights: Weights, free: FreeWeight) -> F
     """The best value of one weight while the others stay: optimal on the candidates over [floor, FAR]."""
     metric, term = candidates.metric, TERMS.index(free.name)
     before = getattr(weights, free.name)
-    weights_4 = np.array(astuple(weights))
+    weights_4 = vector(weights)
     score_before = float(candidates.scores(weights_4[None])[0])
 
     others_4 = weights_4.copy()

@@ -7,7 +7,7 @@ search: what counts is the score of a real decoding, and its outputs join the po
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.tuning.candidates import CandidatePool
 from noisychannel.tuning.lines import better
 from noisychannel.tuning.search import optimise
-from noisychannel.tuning.systems import DIRECT_ONLY, System
+from noisychannel.tuning.systems import DIRECT_ONLY, System, vector
 
 Decode = Callable[[Weights], Sequence[Sequence[Hypothesis]]]
 """The n-best lists of all development sentences under some weights, best first, none empty."""
@@ -112,4 +112,4 @@ def _best(pool: CandidatePool, history: Sequence[Step]) -> Step:
 
 
 def _same(one: Weights, other: Weights) -> bool:
-    return bool(np.allclose(astuple(one), astuple(other), rtol=1e-6, atol=1e-9))
+    return bool(np.allclose(vector(one), vector(other), rtol=1e-6, atol=1e-9))

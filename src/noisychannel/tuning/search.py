@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.errors import missing_extra
 from noisychannel.tuning.candidates import Candidates
 from noisychannel.tuning.lines import Found, better, line_search
-from noisychannel.tuning.systems import System
+from noisychannel.tuning.systems import System, vector
 
 TRIALS = 96
 """Weights that are tried in all."""
@@ -28,7 +28,7 @@ KEPT = 3
 
 def coordinate_ascent(candidates: Candidates, system: System, start: Weights) -> Found:
     """Line searches over the free weights in turn until none improves; never worse than the start."""
-    found = Found(start, float(candidates.scores(np.array([astuple(start)]))[0]))
+    found = Found(start, float(candidates.scores(vector(start)[None])[0]))
     improved = True
     while improved:
         improved = False
@@ -60,7 +60,7 @@ def optimise(candidates: Candidates, system: System, previous: Sequence[Weights]
 
 
 def _distance(one: Weights, other: Weights) -> float:
-    return float(np.linalg.norm(np.subtract(astuple(one), astuple(other))))
+    return float(np.linalg.norm(vector(one) - vector(other)))
 
 
 def random_search(candidates: Candidates, system: System, seed: int) -> list[Weights]:
@@ -86,7 +86,7 @@ def random_search(candidates: Candidates, system: System, seed: int) -> list[Wei
             for _ in range(0, TRIALS, AT_ONCE):
                 trials = [study.ask(ranges) for _ in range(AT_ONCE)]
                 weights = [replace(system.fixed, **trial.params) for trial in trials]
-                scores = candidates.scores(np.array([astuple(each) for each in weights])).tolist()
+                scores = candidates.scores(np.stack([vector(each) for each in weights])).tolist()
                 for trial, score in zip(trials, scores, strict=True):
                     study.tell(trial, score)
                 tried += zip(scores, weights, strict=True)

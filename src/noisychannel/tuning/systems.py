@@ -11,10 +11,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from noisychannel.decode.objective import Weights
+from noisychannel.metrics import FloatArray
 
 TERMS = ("direct", "channel", "lm", "length")
 """The order of the four terms in every weight vector and every array of terms."""
+
+
+def vector(weights: Weights) -> FloatArray:
+    """The weights as an array [4], in float64 whatever the numbers were given as."""
+    return np.array([getattr(weights, name) for name in TERMS], np.float64)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""``noisychannel tune RUN``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from noisychannel.api import NoisyChannel
+from noisychannel.cli.options import parse_options
+from noisychannel.cli.progress import counting
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.objective import Weights
+from noisychannel.errors import BadInputError
+from noisychannel.evaluation import HeldOut, decode_held_out, dev_rows, with_all_terms
+from noisychannel.metrics import make_metric
+from noisychannel.runs import RunDirectory
+from noisychannel.training.parse import parse_config
+from noisychannel.training.world import choose_device
+from noisychannel.tuning import SYSTEMS, CandidatePool, System, Tuned, tune
+from noisychannel.weights import SearchSettings, TunedSystem, write_systems
+
+USAGE = """usage: noisychannel tune RUN [--systems '[direct+channel+lm]'] [--metric accuracy] [--k1 20] [--k2 10]
+
+Choose the weights of the objective on the run's dev data and write them to RUN/weights.json, where decode and evaluate
+find them. The n-best lists are decoded once and kept with their terms; the search over weights runs on them, decodes
+again with what it found, merges the lists, and repeats until nothing moves. The direct model alone is always compared,
+so a system with it is never below it on dev.
+
+systems: direct+length, direct+lm, channel+lm, direct+channel+lm; all for which the run has models where not given.
+metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
+
+example:
+  noisychannel tune runs/demo --metric accuracy --k1 60 --k2 30
+"""
+
+
+@dataclass(kw_only=True)
+class TuneOptions:
+    """Options of tune.
+
+    Args:
+        run: The run directory.
+        systems: Which systems to tune.
+        metric: What to make as good as possible.
+        tokenize: sacrebleu's tokenizer for bleu.
+        n_best: Length of the lists.
+        k1: Proposals of the direct model for each cell.
+        k2: Survivors of each cell.
+        max_length: Longest output in symbols, EOS included; twice the input's plus ten where not given.
+        search: viterbi (the paper) or marginal.
+        lm_proposals: Further proposals for each cell, by the language model.
+        iterations: Most rounds of decoding.
+        limit: Use only so many dev pairs.
+        seed: Of the search over weights.
+        batch_size: Inputs decoded together.
+        device: auto takes a GPU where there is one.
+    """
+
+    run: str = ""
+    systems: list[str] = field(default_factory=list)
+    metric: str = "accuracy"
+    tokenize: str | None = None
+    n_best: int = 10
+    k1: int = 20
+    k2: int = 10
+    max_length: int | None = None
+    search: Literal["viterbi", "marginal"] = "viterbi"
+    lm_proposals: int = 0
+    iterations: int = 5
+    limit: int | None = None
+    seed: int = 1
+    batch_size: int = 32
+    device: str = "auto"
+
+
+def run(words: list[str]) -> int:
+    options = parse_options(TuneOptions, words, ("run",), USAGE)
+    if not options.run:
+        raise BadInputError("tune needs a run directory: noisychannel tune runs/demo")
+    tuned = tune_run(options)
+    width = max(len(system.system) for system in tuned)
+    for system in tuned:
+        weights = "  ".join(f"{name} {value:.3g}" for name, value in asdict(system.weights).items())
+        print(f"{system.system:<{width}}  dev {system.metric} {system.dev_score:.2f}  weights: {weights}")
+    return 0
+
+
+def tune_run(options: TuneOptions) -> list[Tuned]:
+    """Tune every system asked for, and write weights.json. The last of them is the run's default."""
+    directory = RunDirectory.open(Path(options.run))
+    systems = choose_systems(directory, options.systems)
+    search = SearchSettings(
+        k1=options.k1,
+        k2=options.k2,
+        max_length=options.max_length,
+        search=options.search,
+        lm_proposals=options.lm_proposals,
+    )
+    model = load_all(directory, systems, search, options.device)
+    rows = dev_rows(directory, parse_config(directory.config_file).data)[: options.limit]
+    held_out = HeldOut.read("dev", rows, (), model)
+    metric = make_metric(options.metric, options.tokenize)
+    pool = CandidatePool(metric, held_out.references, model.output_codec.decode)
+    tuned: list[Tuned] = []
+    for system in systems:
+        with counting(f"tune {system.name}") as progress:
+
+            def decode(weights: Weights) -> list[list[Hypothesis]]:
+                reweighted = model.reweighted(weights)
+                decoded = decode_held_out(reweighted, held_out, options.n_best, options.batch_size, progress)
+                return with_all_terms(model, held_out, decoded)
+
+            result = tune(system, decode, pool, options.iterations, options.seed)
+        tuned.append(result)
+        write_systems(directory, [_tuned_system(result, search, len(rows))], default=result.system)
+    return tuned
+
+
+def choose_systems(directory: RunDirectory, names: list[str]) -> list[System]:
+    """The systems named, or all that the run has models for, smallest first."""
+    for name in names:
+        if name not in SYSTEMS:
+            raise BadInputError(f"unknown system {name!r}; the systems are {', '.join(SYSTEMS)}")
+    chosen = [SYSTEMS[name] for name in names or SYSTEMS if name != "direct"]
+    possible = [system for system in chosen if all(directory.has_model(role) for role in roles_of(system))]
+    if names and len(possible) < len(chosen):
+        missing = next(system for system in chosen if system not in possible)
+        roles = ", ".join(role for role in roles_of(missing) if not directory.has_model(role))
+        raise BadInputError(f"{directory.path}: {missing.name} needs the model {roles}, which the run does not hold")
+    if not possible:
+        raise BadInputError(f"{directory.path}: there is nothing to tune; train a direct model first")
+    return possible
+
+
+def roles_of(system: System) -> list[str]:
+    """The models a system runs; the direct one always proposes."""
+    _, channel, lm, _ = system.used
+    return ["direct", *(["channel"] if channel else []), *(["lm"] if lm else [])]
+
+
+def load_all(directory: RunDirectory, systems: list[System], search: SearchSettings, device: str) -> NoisyChannel:
+    """Every model that some system needs, loaded once."""
+    roles = dict.fromkeys(role for system in systems for role in roles_of(system))
+    try:
+        models = {role: directory.load_model(role, choose_device(device)) for role in roles}
+        return NoisyChannel(*directory.codecs(), models, Weights(), search)
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
+
+
+def _tuned_system(tuned: Tuned, search: SearchSettings, sentences: int) -> TunedSystem:
+    record = {
+        "metric": tuned.metric,
+        "signature": tuned.signature,
+        "dev_score": tuned.dev_score,
+        "dev_sentences": sentences,
+        "history": [asdict(step) for step in tuned.history],
+    }
+    return TunedSystem(tuned.system, tuned.weights, search, record)

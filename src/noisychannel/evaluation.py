@@ -1,0 +1,115 @@
+"""Decoding a held-out set and measuring what comes out: what ``tune`` and ``evaluate`` have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from noisychannel.api import NoisyChannel, Output
+from noisychannel.data.files import find_files, read_lines
+from noisychannel.data.prepare import DataConfig, DataSource
+from noisychannel.data.rows import Row
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.objective import Weights
+from noisychannel.errors import BadInputError
+from noisychannel.metrics import FloatArray, Metric
+from noisychannel.runs import RunDirectory
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Inputs with what should come out."""
+
+    name: str
+    inputs: list[str]
+    features: list[tuple[str, ...]]
+    references: list[list[str]]
+    """As the models see text: lower-cased where training was, and so on."""
+
+    @staticmethod
+    def read(name: str, rows: Iterable[Row], further: Sequence[str], model: NoisyChannel) -> HeldOut:
+        """From pairs; ``further`` are files with more references, parallel to the pairs."""
+        listed = list(rows)
+        texts = [[row.output] for row in listed]
+        for pattern in further:
+            lines = [line.text for file in find_files([pattern]) for line in read_lines(file)]
+            if len(lines) != len(listed):
+                raise BadInputError(f"{pattern}: {len(lines)} references, but there are {len(listed)} inputs")
+            for references, line in zip(texts, lines, strict=True):
+                references.append(line)
+        codec = model.output_codec
+        seen = [[codec.splitter.join(codec.split(text)) for text in references] for references in texts]
+        return HeldOut(name, [row.input for row in listed], [row.features for row in listed], seen)
+
+
+def dev_rows(run: RunDirectory, data: DataConfig) -> list[Row]:
+    """The dev pairs of a run's own data; those of its group, where it is one of several."""
+    group = run.header().get("group", "")
+    return [row for row in DataSource(data).rows("dev") if row.group == group]
+
+
+class Decoded(NamedTuple):
+    """A held-out set decoded by one system."""
+
+    outputs: list[list[Output]]
+    seconds: float
+
+    def statistics(self, metric: Metric, held_out: HeldOut) -> FloatArray:
+        """The metric's statistics of the best outputs: [N,S]."""
+        pairs = zip(self.outputs, held_out.references, strict=True)
+        return np.stack([metric.statistics(best[0].text, references) for best, references in pairs])
+
+    def length_ratio(self, model: NoisyChannel, held_out: HeldOut) -> float:
+        """Symbols put out for each symbol of the (first) reference."""
+        ours = sum(len(best[0].hypothesis.tokens) for best in self.outputs)
+        theirs = sum(len(model.output_codec.split(references[0])) for references in held_out.references)
+        return ours / max(theirs, 1)
+
+
+def decode_held_out(
+    model: NoisyChannel, held_out: HeldOut, n_best: int, batch_size: int, progress: Callable[[int], None]
+) -> Decoded:
+    began = time.perf_counter()
+    outputs = model.batch(held_out.inputs, n_best, held_out.features, batch_size, progress)
+    return Decoded(outputs, time.perf_counter() - began)
+
+
+def with_all_terms(model: NoisyChannel, held_out: HeldOut, decoded: Decoded) -> list[list[Hypothesis]]:
+    """The same hypotheses, in the same order, with the terms of every loaded model filled in."""
+    weights = Weights(1.0, float("channel" in model.models), float("lm" in model.models))
+    asked = model.reweighted(weights)
+    filled = []
+    for text, features, best in zip(held_out.inputs, held_out.features, decoded.outputs, strict=True):
+        hypotheses = [output.hypothesis for output in best]
+        missing = any(
+            (h.channel is None and weights.channel) or (h.lm is None and weights.lm) for h in hypotheses if h.complete
+        )
+        if missing:
+            inputs = [asked.input_codec.encode(text, features)]
+            contexts = [asked.output_codec.ids((), features)[:-1]]
+            (scored,) = asked.decoder.rerank(inputs, [[h.tokens for h in hypotheses]], contexts)
+            terms = {h.tokens: h for h in scored}
+            hypotheses = [replace(h, channel=terms[h.tokens].channel, lm=terms[h.tokens].lm) for h in hypotheses]
+        filled.append(hypotheses)
+    return filled
+
+
+def average_lagging(outputs: Iterable[Output], input_lengths: Iterable[int]) -> float:
+    """How many input symbols the direct model is behind a writer that keeps pace with the input (Ma et al., 2019).
+
+    g(j) is how much of the input had been read when output j was emitted; EOS counts on both sides.
+    """
+    lags = []
+    for output, length in zip(outputs, input_lengths, strict=True):
+        alignment = output.hypothesis.alignment
+        if alignment is None:
+            continue
+        read = [i + 1 for i in alignment]
+        pace = length / len(read)
+        until = next(j for j, g in enumerate(read) if g >= length) + 1
+        lags.append(sum(g - j * pace for j, g in enumerate(read[:until])) / until)
+    return sum(lags) / len(lags) if lags else float("nan")

@@ -1,0 +1,173 @@
+"""The best K1 extensions of each cell, against all extensions in order."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from noisychannel.decode import proposals
+from noisychannel.decode.proposals import Proposals, propose
+
+
+class Problem(NamedTuple):
+    """The arguments of ``propose``."""
+
+    reach_BPI: Tensor
+    input_scores_BIV: Tensor
+    output_scores_BPV: Tensor
+    normaliser_BIP: Tensor
+    allowed_BIV: Tensor
+    k1: int
+
+
+def random_problem(seed: int, B: int = 2, P: int = 5, I: int = 3, V: int = 6, k1: int = 4, gap: float = 4.0) -> Problem:
+    """``gap``: how far the prefixes lie apart, against word scores of some nats."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*size: int) -> Tensor:
+        return torch.randn(*size, generator=generator, dtype=torch.float64)
+
+    input_scores, output_scores = 2 * normal(B, I, V), 2 * normal(B, P, V)
+    normaliser = (input_scores[:, :, None] + output_scores[:, None]).logsumexp(-1)
+    everything = torch.ones(B, I, V, dtype=torch.bool)
+    return Problem(gap * normal(B, P, I), input_scores, output_scores, normaliser, everything, k1)
+
+
+def everything_sorted(problem: Problem) -> list[list[list[tuple[float, int, int]]]]:
+    """For each sentence and cell all possible (score, prefix, symbol), best first, cut at K1."""
+    reach, a, c, _, allowed, k1 = problem
+    B, P, I = reach.shape
+    V = a.shape[2]
+    allowed = allowed.expand(B, I, V)
+    cells = []
+    for b in range(B):
+        row = []
+        for i in range(I):
+            every = []
+            for u in range(P):
+                log_q = (a[b, i] + c[b, u]).log_softmax(0).tolist()
+                if reach[b, u, i] > -torch.inf:
+                    every += [(float(reach[b, u, i]) + log_q[w], u, w) for w in range(V) if allowed[b, i, w]]
+            row.append(sorted(every, reverse=True)[:k1])
+        cells.append(row)
+    return cells
+
+
+def assert_exact(found: Proposals, problem: Problem) -> None:
+    B, _, I = problem.reach_BPI.shape
+    assert found.score.shape == found.prefix.shape == found.symbol.shape == (B, I, problem.k1)
+    expected = everything_sorted(problem)
+    for b in range(B):
+        for i in range(I):
+            n = len(expected[b][i])
+            got = zip(found.score[b, i].tolist(), found.prefix[b, i].tolist(), found.symbol[b, i].tolist(), strict=True)
+            for (score, prefix, symbol), (best, u, w) in zip(list(got)[:n], expected[b][i], strict=True):
+                assert (prefix, symbol) == (u, w)
+                assert score == pytest.approx(best, abs=1e-9)
+            assert found.score[b, i, n:].tolist() == [-torch.inf] * (problem.k1 - n)
+
+
+class SymbolsRanked(TorchDispatchMode):
+    """Counts the extensions that were multiplied out and ranked, in rounds and in numbers."""
+
+    def __init__(self, V: int) -> None:
+        super().__init__()
+        self.V, self.rounds, self.ranked = V, 0, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket is torch.ops.aten.topk:
+            self.rounds += 1
+            self.ranked += args[0].numel()
+        return func(*args, **(kwargs or {}))
+
+
+# One block holds one prefix of one row, two of two, a few, everything.
+ROOMS = [1, 12, 60, 1 << 24]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_proposals_are_the_best_of_everything(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposals, "LOGITS_AT_ONCE", room)
+    for seed in range(40):
+        problem = random_problem(
+            seed,
+            B=1 + seed % 3,
+            P=1 + seed % 7,
+            I=1 + seed % 4,
+            k1=[1, 2, 4, 9][seed % 4],
+            gap=[0.1, 2.0, 8.0][seed % 3],
+        )
+        assert_exact(propose(*problem), problem)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_prefixes_that_do_not_reach_a_cell_propose_nothing(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposals, "LOGITS_AT_ONCE", room)
+    for seed in range(30):
+        problem = random_problem(seed, P=6, k1=5, gap=2.0)
+        absent = torch.rand(problem.reach_BPI.shape, generator=torch.Generator().manual_seed(seed)) < 0.6
+        problem = problem._replace(reach_BPI=problem.reach_BPI.masked_fill(absent, -torch.inf))
+        assert_exact(propose(*problem), problem)
+    nowhere = problem._replace(reach_BPI=torch.full_like(problem.reach_BPI, -torch.inf))
+    assert_exact(propose(*nowhere), nowhere)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_fewer_extensions_than_places(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposals, "LOGITS_AT_ONCE", room)
+    for P in (1, 2, 3):
+        problem = random_problem(P, P=P, V=5, k1=40)
+        assert_exact(propose(*problem), problem)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("shape", [(6,), (1, 3, 6), (2, 1, 6), (2, 3, 6)], ids=str)
+def test_symbols_that_are_not_allowed(shape: tuple[int, ...], room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposals, "LOGITS_AT_ONCE", room)
+    for seed in range(15):
+        allowed = torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < [0.5, 0.15, 0.9][seed % 3]
+        problem = random_problem(seed, k1=[3, 8, 20][seed % 3], gap=1.0)
+        full = torch.broadcast_to(allowed, (2, 3, 6))
+        assert_exact(propose(*problem._replace(allowed_BIV=allowed)), problem._replace(allowed_BIV=full))
+
+
+def test_float32_scores() -> None:
+    for seed in range(10):
+        problem = random_problem(seed)
+        reach, a, c, norm, allowed, k1 = problem
+        found = propose(reach, a.float(), c.float(), norm.float(), allowed, k1)
+        exact = propose(*problem)
+        assert found.score.dtype == torch.float64
+        torch.testing.assert_close(found.score, exact.score, atol=1e-5, rtol=0)
+
+
+def test_prefixes_out_of_reach_are_never_multiplied_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefixes 1000 nats apart: in every cell the first has all K1 proposals, and no other is looked at."""
+    B, P, I, V, k1 = 2, 50, 3, 6, 4
+    problem = random_problem(0, B, P, I, V, k1)
+    problem = problem._replace(reach_BPI=-1000.0 * torch.arange(P, dtype=torch.float64)[None, :, None].expand(B, P, I))
+    monkeypatch.setattr(proposals, "LOGITS_AT_ONCE", B * I * V)
+    with SymbolsRanked(V) as counted:
+        found = propose(*problem)
+    assert_exact(found, problem)
+    assert counted.rounds <= 4
+    assert counted.ranked < 4 * B * I * (V + 2 * k1) < B * I * P * V / 4
+
+
+def test_cells_stop_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one cell all prefixes are close and must all be looked at; the other cells cost nothing for that."""
+    B, P, I, V, k1 = 1, 40, 10, 6, 4
+    problem = random_problem(0, B, P, I, V, k1)
+    reach = -1000.0 * torch.arange(P, dtype=torch.float64)[None, :, None].expand(B, P, I).clone()
+    reach[0, :, 7] = torch.linspace(0.0, 0.01, P, dtype=torch.float64)
+    problem = problem._replace(reach_BPI=reach)
+    monkeypatch.setattr(proposals, "LOGITS_AT_ONCE", 1)
+    with SymbolsRanked(V) as counted:
+        found = propose(*problem)
+    assert_exact(found, problem)
+    assert counted.rounds >= P
+    assert counted.ranked < 0.5 * (I * P) * (V + 2 * k1)
