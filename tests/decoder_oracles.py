@@ -24,7 +24,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 import oracles
 from noisychannel import SSNT, Hypothesis, LanguageModel, Weights
-from noisychannel.symbols import EOS, PAD
+from noisychannel.symbols import BOS, EOS, PAD
 
 Tokens = tuple[int, ...]
 
@@ -62,6 +62,16 @@ def random_models(seed: int, V: int = 6, bidirectional: bool = False, scale: flo
             model.eval()
             for parameter in model.parameters():
                 parameter.mul_(scale)
+    return models
+
+
+def reluctant(models: Models, by: float = 10.0) -> Models:
+    """The same, but direct and language model end an output readily, only not at once: the best ones are longer."""
+    with torch.no_grad():
+        for model, word in ((models.direct, models.direct.output_word), (models.lm, models.lm.word)):
+            (state,) = model.decoder(torch.tensor([[BOS]]))[0]
+            word.bias[EOS] += by / 2
+            word.weight[EOS] -= by * state / (state @ state)
     return models
 
 

@@ -217,7 +217,7 @@ def test_unknown_commands_and_options(trained: Path, capsys) -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ("--direct.hiden_size 3", "unknown option --direct.hiden_size; did you mean direct.hidden_size?"),
+        ("--direct.hiden_size 3", "unknown option --direct.hiden_size; did you mean --direct.hidden_size?"),
         ("--direct.hidden_size big", "--direct.hidden_size: must be int, but is 'big'"),
         ("--direct.hidden_size 0", "direct.hidden_size: must be at least 1, but is 0"),
         ("--direct.dropout 1.5", "direct.dropout: must be at least 0 and below 1"),
@@ -358,7 +358,8 @@ def test_a_full_disk_ends_in_one_line_and_the_training_resumes(tmp_path: Path) -
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_saves_and_the_training_resumes(jobs: str, tmp_path: Path) -> None:
-    config = toy_config(tmp_path, models=("direct", "lm"), rows=2000, max_epochs=200, patience=200)
+    # More models than jobs: the one that waits must not begin.
+    config = toy_config(tmp_path, models=("direct", "channel", "lm"), rows=2000, max_epochs=200, patience=200)
     command = [sys.executable, "-m", "noisychannel", "train", write_config(config), "--jobs", jobs]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
@@ -373,6 +374,74 @@ def test_ctrl_c_saves_and_the_training_resumes(jobs: str, tmp_path: Path) -> Non
     assert process.returncode == 1, shown
     assert shown.splitlines()[-1].startswith("noisychannel: interrupted"), shown
     assert "Traceback" not in shown
+    assert not (Path(config.run_dir) / "channel").exists()
     resumed = subprocess.run([*command, "--training.max_epochs", "1"], capture_output=True, text=True, check=False)
     assert resumed.returncode == 0, resumed.stderr
     assert "goes on at step" in resumed.stderr
+
+
+def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, models=("direct", "lm"), rows=2000, max_epochs=500, patience=500)
+    command = [sys.executable, "-m", "noisychannel", "train", write_config(config), "--jobs", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    metrics = Path(config.run_dir) / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (metrics.exists() and metrics.stat().st_size > 2000):
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    time.sleep(3)
+    size = metrics.stat().st_size
+    time.sleep(3)
+    assert metrics.stat().st_size == size
+
+
+def test_overwrite_removes_nothing_before_the_new_data_has_proved_good(run: Path, capsys) -> None:
+    config = replace(parse_config(run / "config.yaml"), run_dir=str(run))
+    file = run.parent / "again.yaml"
+    file.write_text(dump_config(config))
+    assert "no such file" in fails(capsys, 2, "train", str(file), "--overwrite", "--data.train", "nowhere.tsv")
+    assert RunDirectory.open(run).finished("direct")
+
+
+def test_overwrite_is_the_remedy_for_a_run_of_another_version(run: Path) -> None:
+    (run / "run.json").write_text('{"format": 99}')
+    config = replace(parse_config(run / "config.yaml"), run_dir=str(run), models=["lm"])
+    file = run.parent / "again.yaml"
+    file.write_text(dump_config(config))
+    assert main(["train", str(file), "--overwrite"]) == 0
+    assert RunDirectory.open(run).finished("lm")
+    assert not (run / "direct").exists()
+
+
+@pytest.mark.parametrize("name", ["..", ".", ".lock", "run.json", "lm", "a/b", "x" * 300, "[/bold]", "ü→ß"])
+def test_any_group_name_stays_inside_the_run(name: str, tmp_path: Path, capsys) -> None:
+    config = toy_config(tmp_path / "inner", models=("lm",), rows=20, max_epochs=1)
+    for split in ("train", "dev"):
+        file = Path(getattr(config.data, split)[0])
+        file.write_text("".join(f"{line}\t{name}\n" for line in file.read_text().splitlines()))
+    config.data.columns = "input,output,group"
+    before = {path for path in tmp_path.rglob("*")}
+    assert main(["train", write_config(config)]) == 0
+    run = RunDirectory.open(Path(config.run_dir))
+    assert run.header()["groups"] == [name]
+    assert run.group(name).path.parent == run.path
+    assert run.group(name).finished("lm")
+    outside = {p for p in tmp_path.rglob("*") if run.path not in (p, *p.parents)} - before
+    assert {path.name for path in outside} == {"config.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("seed: 1\nseed: 2\n", "config.yaml:2: not YAML (the key seed stands twice)"),
+        ("seed: null\n", "seed must not be null"),
+        ("direct: {hidden_size: null}\n", "direct.hidden_size must not be null"),
+        ("seed: -1\n", "seed: must be at least 0"),
+    ],
+)
+def test_keys_that_say_nothing_or_twice(text: str, complaint: str, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    assert complaint in fails(capsys, 2, "train", str(file), "--run_dir", str(tmp_path / "run"))

@@ -18,7 +18,7 @@ from noisychannel import SSNT
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.runs import RunDirectory, load_tensors
 from noisychannel.training.config import RunConfig
-from noisychannel.training.parse import dump_config
+from noisychannel.training.parse import dump_config, parse_config
 from noisychannel.training.run import train_run
 from toys import copy, double_vowels, reverse, toy_config
 
@@ -219,9 +219,27 @@ def test_another_configuration_or_other_data_is_not_mixed_into_a_run(tmp_path: P
     with pytest.raises(BadInputError, match=r"begun with direct\.hidden_size: 32, not 48"):
         train(other)
     config.models = ["direct", "lm"]
-    Path(config.data.train[0]).write_text("new\tnewest\n")
-    with pytest.raises(NoisyChannelError, match="training data has changed"):
-        train(config)
+    for split in ("dev", "train"):
+        file = Path(getattr(config.data, split)[0])
+        before = file.read_text()
+        file.write_text(before + "ab\taab\n")
+        with pytest.raises(NoisyChannelError, match=f"data.{split} has changed"):
+            train(config)
+        file.write_text(before)
+    moved = Path(config.data.train[0]).rename(tmp_path / "moved.tsv")
+    config.data.train = [str(moved)]
+    assert set(train(config)) == {"lm"}, "the same data in another place is the same data"
+
+
+def test_an_added_model_keeps_its_own_settings(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, max_epochs=1)
+    train(config)
+    added = replace(config, models=["lm"], lm=replace(config.lm, hidden_size=24))
+    assert set(train(added)) == {"lm"}
+    kept = parse_config(Path(config.run_dir) / "config.yaml")
+    assert kept.models == ["direct", "lm"]
+    assert kept.lm.hidden_size == 24
+    assert train(added) == {}
 
 
 def test_a_loss_that_is_not_finite_ends_the_training(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ A run with groups has run.json and config.yaml only, and one such directory for 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -28,6 +29,11 @@ from noisychannel.atomic import write_bytes, write_text
 from noisychannel.data.codec import Codec
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models import SSNT, LanguageModel, Seq2Seq
+from noisychannel.training.config import ROLES
+
+OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard")
+LONGEST_NAME = 200
+"""Bytes of a directory's name."""
 
 FORMAT = 1
 """Raised whenever an older version could misread what a newer one wrote."""
@@ -81,7 +87,7 @@ class RunDirectory:
 
     def group(self, name: str) -> RunDirectory:
         """The run of one group; the whole run where there are no groups."""
-        return RunDirectory(self.path / quote(name, safe=" :=,;+@()[]'!~") if name else self.path)
+        return RunDirectory(self.path / _directory_name(name) if name else self.path)
 
     def write_header(self, groups: list[str], data: Mapping[str, Any], group: str = "") -> None:
         """``groups``: those inside, or one without a name; ``group``: the one that this is, where it is one."""
@@ -94,11 +100,13 @@ class RunDirectory:
             raise BadInputError(f"{self.path}: not a run directory (no run.json); make one with noisychannel train")
         header = _read_json(file)
         _check_format(header, file)
+        if not isinstance(header.get("groups"), list):
+            raise NoisyChannelError(f"{file}: damaged (no groups); restore it from a copy, or start anew (--overwrite)")
         return header
 
     def codecs(self) -> tuple[Codec, Codec]:
         """The input's and the output's vocabulary."""
-        groups = self.header().get("groups", [""])
+        groups = self.header()["groups"]
         if groups != [""]:
             shown = ", ".join(self.group(name).path.name for name in groups)
             raise BadInputError(f"{self.path}: holds one run for each group; name one of them: {shown}")
@@ -131,13 +139,17 @@ class RunDirectory:
             )
         record = _read_json(file)
         _check_format(record, file)
+        try:
+            vocabularies = record["vocabularies"]
+            model = MODEL_CLASSES[record["class"]](**record["arguments"])
+        except (KeyError, TypeError) as error:
+            raise NoisyChannelError(f"{file}: damaged ({error}); restore it from a copy, or train again") from error
         for side, codec in zip(("input", "output"), self.codecs(), strict=True):
-            if record["vocabularies"][side] != codec.fingerprint:
+            if vocabularies.get(side) != codec.fingerprint:
                 raise NoisyChannelError(
                     f"{self.path}/{side}.vocabulary.json: is not the vocabulary that {self.model_dir(role)} "
                     "was trained with; restore the original, or train again"
                 )
-        model = MODEL_CLASSES[record["class"]](**record["arguments"])
         tensors, _ = load_tensors(self.model_file(role))
         try:
             model.load_state_dict(tensors)
@@ -146,6 +158,17 @@ class RunDirectory:
                 f"{self.model_file(role)}: does not fit {file}; restore both from one copy, or train again"
             ) from error
         return model.to(device).eval()
+
+
+def _directory_name(group: str) -> str:
+    """A group's name as that of a directory: readable, not hidden, none of the run's own names, not too long."""
+    name = re.sub(r"[/\\%\x00-\x1f\x7f]", lambda found: f"%{ord(found[0]):02X}", group)
+    if name.startswith(".") or name in (*ROLES, *OWN_FILES):
+        name = f"%{ord(name[0]):02X}{name[1:]}"
+    if len(name.encode()) > LONGEST_NAME:
+        digest = hashlib.sha256(group.encode()).hexdigest()[:16]
+        name = name.encode()[: LONGEST_NAME - 20].decode(errors="ignore") + f"…{digest}"
+    return name
 
 
 def save_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
@@ -162,7 +185,7 @@ def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except (SafetensorError, OSError) as error:
         reason = " ".join(str(error).split())
         raise NoisyChannelError(
-            f"{file}: damaged or truncated ({reason}); restore it from a copy, or train again"
+            f"{file}: damaged or truncated ({reason}); restore it from a copy, or remove {file.parent} and train again"
         ) from error
 
 

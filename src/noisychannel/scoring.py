@@ -52,7 +52,7 @@ class Scorer:
         inputs = [self.input_codec.encode(row.input) for row in rows]
         outputs = [self.output_codec.encode(row.output) for row in rows]
         records: list[dict[str, Any]] = []
-        for row, input_ids, output_ids in zip(rows, tagged_inputs, tagged_outputs, strict=True):
+        for row, input_ids, output_ids in zip(rows, tagged_inputs, outputs, strict=True):
             self.unknown += input_ids.count(UNK) + output_ids.count(UNK)
             records.append(
                 {
@@ -60,7 +60,7 @@ class Scorer:
                     "output": row.output,
                     "features": list(row.features),
                     "input_symbols": [self.input_codec.names[i] for i in input_ids],
-                    "output_symbols": [self.output_codec.names[i] for i in output_ids[len(row.features) :]],
+                    "output_symbols": [self.output_codec.names[i] for i in output_ids],
                 }
             )
         for role in self.models:

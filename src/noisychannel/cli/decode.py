@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,20 +26,20 @@ from noisychannel.runs import RunDirectory
 from noisychannel.training.parse import parse_config
 from noisychannel.weights import SearchSettings, read_system
 
-USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME | --weights 1,0.5,0.3,0.2] [--n_best 5] [--json true]
+USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME | --weights 1,0.5,0.3,0.2] [--n_best 5] [--json]
 
 Print the best output of each line of the files (or of standard input), in order. Where the run was trained with
 features, a line is the input, a tab, and the features. Weights are those tuned for the run's default system
 (noisychannel tune), for --system NAME, or --weights direct,channel,lm,length. A line that cannot be decoded gives an
 empty line and a message with its number; the others are decoded.
 
---json true      a line of JSON for each input: hypotheses with their four terms and alignments
---explain true   for reading: a table of the n best with their terms, and the alignment of the best drawn
+--json           a line of JSON for each input: hypotheses with their four terms and alignments
+--explain        for reading: a table of the n best with their terms, and the alignment of the best drawn
 --rerank FILE    do not search: rank given outputs, lines of input, tab, output (those of one input together)
 
 examples:
   echo Haus | noisychannel decode runs/demo --n_best 5
-  noisychannel decode runs/demo words.txt --system direct+lm --json true
+  noisychannel decode runs/demo words.txt --system direct+lm --json
 """
 
 MAX_SYMBOLS = 1000
@@ -165,9 +165,11 @@ class _Stream:
 
     def _lines(self) -> Iterator[Line | BadLine]:
         if not self.options.files:
-            return read_stream(sys.stdin.buffer, "standard input")
-        files = find_files(self.options.files)
-        return chain.from_iterable(read_stream(open_file(file), str(file)) for file in files)
+            yield from read_stream(sys.stdin.buffer, Path("standard input"))
+            return
+        for file in find_files(self.options.files):
+            with open_file(file) as stream:
+                yield from read_stream(stream, file)
 
     def _decode_chunk(self, chunk: list[Line | BadLine]) -> list[list[Output] | None]:
         """The outputs of each line, None where it cannot be decoded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,13 +14,14 @@ from noisychannel.cli.train import PERPLEXITY_NOTE
 from noisychannel.data.german_nouns import write_dative_plurals
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
+from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
 from noisychannel.scoring import Scorer
 from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
 from noisychannel.training.run import train_run
 from noisychannel.training.world import choose_device
 
-USAGE = """usage: noisychannel demo [--run_dir runs/demo] [--pairs 3000] [--overwrite true]
+USAGE = """usage: noisychannel demo [--run_dir runs/demo] [--pairs 3000] [--overwrite]
 
 Train a small direct model, channel model and language model that turn German nouns into their dative plurals
 (Haus → Häusern): a few thousand pairs, and all other dative plurals of the package german-nouns as unpaired
@@ -52,6 +54,8 @@ class DemoOptions:
 def run(words: list[str]) -> int:
     options = parse_options(DemoOptions, words, (), USAGE)
     run_dir = Path(options.run_dir)
+    if not run_dir.name:
+        raise BadInputError(f"--run_dir: {options.run_dir} has no name; name a new directory, such as runs/demo")
     nouns = write_dative_plurals(run_dir.with_name(run_dir.name + "-data"), options.pairs, seed=options.seed)
     config = demo_config(options)
     config.data = DataConfig(train=[str(nouns.train)], dev=[str(nouns.dev)], unpaired=[str(nouns.unpaired)])
@@ -88,5 +92,6 @@ def _show(directory: RunDirectory) -> None:
         print("the direct model's alignment (● where an output letter, above, is emitted; ␄ ends a word)")
         print(draw_alignment(record["input_symbols"][:-1], record["output_symbols"][:-1], record["alignment"]))
     print(f"\nThe models are in {directory.path}. Ask them about a pair of your own:")
-    print(f"  printf 'Baum\\tBäumen\\n' | noisychannel score {directory.path}")
+    program = shutil.which("noisychannel") or f"{Path(sys.prefix, 'bin', 'noisychannel')}"
+    print(f"  printf 'Baum\\tBäumen\\n' | {program} score {directory.path}")
     print(PERPLEXITY_NOTE, file=sys.stderr)

@@ -28,7 +28,7 @@ from noisychannel.training.parse import parse_config
 from noisychannel.tuning import SYSTEMS
 from noisychannel.weights import TunedSystem, read_system, read_systems
 
-USAGE = """usage: noisychannel evaluate RUN FILE [--metrics '[accuracy,edit_distance]'] [--systems '[direct,direct+lm]']
+USAGE = """usage: noisychannel evaluate RUN FILE [--metrics '[accuracy,edit_distance]'] [--systems direct+lm]
 
 Decode the inputs of FILE with every tuned system of the run and print one table: each metric with its 95 % bootstrap
 interval and its p-value against the direct model (paired bootstrap), the length of the outputs relative to the

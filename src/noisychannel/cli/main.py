@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage or bad input. NOISYCHANNEL_DEBUG=1 sho
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -23,6 +24,9 @@ COMMANDS = {
 }
 
 
+OUT_OF_MEMORY = "out of memory; make batches (batch_size, batch_symbols), lengths (max_length) or hidden_size smaller"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -34,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _complain(str(error), error.exit_code)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one must not disturb the way out
         return _complain("interrupted; whatever was finished is kept, and a training resumes when repeated", 1)
     except BrokenPipeError:
         # The reader of our output has gone; say nothing, and keep Python from trying once more at exit.
@@ -46,10 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _complain(f"{error.filename or 'input/output'}: {error.strerror or error}", 1)
     except MemoryError:
-        return _complain("out of memory; use a smaller batch (training.batch_size, training.batch_symbols)", 1)
+        return _complain(OUT_OF_MEMORY, 1)
     except Exception as error:
         if debug:
             raise
+        # torch's own errors of this kind, on a CPU and on a GPU.
+        if "can't allocate memory" in str(error) or "out of memory" in str(error):
+            return _complain(OUT_OF_MEMORY, 1)
         return _complain(f"internal error ({type(error).__name__}: {error}); NOISYCHANNEL_DEBUG=1 shows where", 1)
 
 

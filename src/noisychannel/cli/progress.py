@@ -72,7 +72,7 @@ class BarDisplay:
 
     def __init__(self) -> None:
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[news]}"),

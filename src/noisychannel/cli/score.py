@@ -17,7 +17,7 @@ from noisychannel.training.config import Role
 from noisychannel.training.parse import parse_config
 from noisychannel.training.world import choose_device
 
-USAGE = """usage: noisychannel score RUN [FILE] [--models '[direct,lm]'] [--columns input,output] [--device cpu]
+USAGE = """usage: noisychannel score RUN [FILE] [--models lm] [--columns input,output] [--device cpu]
 
 Print, for each tab-separated pair of FILE (or of standard input), one line of JSON: the symbols the models see,
 the log-probability under each model of the run (natural logarithm, EOS included; direct, seq2seq and attention:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from noisychannel.cli.options import key_help
 from noisychannel.cli.progress import make_display
 from noisychannel.errors import BadInputError
 from noisychannel.training.parse import make_parser, parse_config
@@ -32,8 +33,7 @@ PERPLEXITY_NOTE = (
 def run(words: list[str]) -> int:
     if "-h" in words or "--help" in words:
         print(USAGE)
-        print("keys:")
-        print(make_parser().format_help().partition("\n\n")[2])
+        print("keys:\n" + key_help(make_parser()))
         return 0
     overwrite = "--overwrite" in words
     words = [word for word in words if word != "--overwrite"]

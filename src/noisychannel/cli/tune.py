@@ -20,7 +20,7 @@ from noisychannel.training.world import choose_device
 from noisychannel.tuning import SYSTEMS, CandidatePool, System, Tuned, tune
 from noisychannel.weights import SearchSettings, TunedSystem, write_systems
 
-USAGE = """usage: noisychannel tune RUN [--systems '[direct+channel+lm]'] [--metric accuracy] [--k1 20] [--k2 10]
+USAGE = """usage: noisychannel tune RUN [--systems direct+channel+lm] [--metric accuracy] [--k1 20] [--k2 10]
 
 Choose the weights of the objective on the run's dev data and write them to RUN/weights.json, where decode and evaluate
 find them. The n-best lists are decoded once and kept with their terms; the search over weights runs on them, decodes

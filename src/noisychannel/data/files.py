@@ -50,17 +50,11 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
 
 def read_lines(file: Path) -> Iterator[Line]:
     """The lines of a UTF-8 file, decompressed by its ending (.gz .bz2 .xz .zst); only \\n ends a line."""
-    number = 0
-    try:
-        with _open(file) as stream:
-            for number, raw in enumerate(stream, start=1):
-                yield Line(_decode(raw, file, number), file, number)
-    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise BadInputError(f"{file}: cannot be read ({error.strerror})") from error
-        raise BadInputError(
-            f"{file}: damaged or cut off after line {number} ({error}); fetch or compress it again"
-        ) from error
+    with open_file(file) as stream:
+        for line in read_stream(stream, file):
+            if isinstance(line, BadLine):
+                raise BadInputError(line.reason)
+            yield line
 
 
 class BadLine(NamedTuple):
@@ -70,13 +64,21 @@ class BadLine(NamedTuple):
     number: int
 
 
-def read_stream(stream: IO[bytes], name: str) -> Iterator[Line | BadLine]:
+def read_stream(stream: IO[bytes], name: Path) -> Iterator[Line | BadLine]:
     """The lines of an open stream; one that is not UTF-8 is handed on as bad instead of ending it."""
-    for number, raw in enumerate(stream, start=1):
-        try:
-            yield Line(_decode(raw, Path(name), number), Path(name), number)
-        except BadInputError as error:
-            yield BadLine(str(error), number)
+    number = 0
+    try:
+        for number, raw in enumerate(stream, start=1):
+            try:
+                yield Line(_decode(raw, name, number), name, number)
+            except BadInputError as error:
+                yield BadLine(str(error), number)
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise BadInputError(f"{name}: cannot be read ({error.strerror})") from error
+        raise BadInputError(
+            f"{name}: damaged or cut off after line {number} ({error}); fetch or compress it again"
+        ) from error
 
 
 def open_file(file: Path) -> IO[bytes]:

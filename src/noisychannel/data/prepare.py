@@ -68,6 +68,8 @@ class Counts:
     dropped: int = 0
     truncated: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
+    foreign: int = 0
+    """Unpaired lines of groups that are not in train."""
 
     def summary(self) -> str:
         parts = [f"{self.lines - self.dropped:,} lines"]
@@ -75,6 +77,8 @@ class Counts:
             parts.append(f"{self.dropped:,} dropped as too long")
         if self.truncated:
             parts.append(f"{self.truncated:,} truncated")
+        if self.foreign:
+            parts.append(f"{self.foreign:,} of groups without pairs passed over")
         if self.unknown:
             shown = ", ".join(f"{symbol!r} ×{n}" for symbol, n in self.unknown.most_common(5))
             parts.append(f"{self.unknown.total():,} unknown symbols ({shown}{', …' if len(self.unknown) > 5 else ''})")
@@ -155,6 +159,8 @@ class DataSource:
         empty = True
         for row in rows:
             empty = False
+            if self.grouped and not row.group.strip():
+                raise BadInputError(f"{row.where}: the group is empty; fill it or remove the line")
             yield row if self.grouped else row._replace(group="")
         if empty and getattr(config, split):
             raise BadInputError(
@@ -162,12 +168,17 @@ class DataSource:
             )
 
 
-def prepare(config: DataConfig, directory_of: Callable[[str], Path]) -> dict[str, Prepared]:
-    """Vocabularies and encoded corpora of every group (one, named '', where there are no groups)."""
+def prepare(
+    config: DataConfig, directory_of: Callable[[str], Path], codecs: dict[str, tuple[Codec, Codec]] | None = None
+) -> dict[str, Prepared]:
+    """Vocabularies and encoded corpora of every group (one, named '', where there are no groups).
+
+    ``codecs`` are the vocabularies of a run that is resumed; else they are built.
+    """
     source = DataSource(config)
     prepared = {
-        group: Prepared(*codecs, directory_of(group), {split: Counts() for split in SPLITS})
-        for group, codecs in _build_codecs(source).items()
+        group: Prepared(*pair, directory_of(group), {split: Counts() for split in SPLITS})
+        for group, pair in (codecs or _build_codecs(source)).items()
     }
     _encode(source, prepared)
     return prepared
@@ -217,6 +228,8 @@ def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
         for row in source.rows(split):
             if row.group not in prepared:
                 if split == "unpaired":
+                    for target in prepared.values():
+                        target.counts[split].foreign += 1
                     continue
                 raise BadInputError(f"{row.where}: the group {row.group!r} does not occur in data.train")
             counts = prepared[row.group].counts[split]

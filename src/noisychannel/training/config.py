@@ -124,6 +124,7 @@ class RunConfig:
         if self.lm.bidirectional:
             raise BadInputError("lm.bidirectional: a language model reads from left to right; set it to false")
         _at_least(1, self, "jobs")
+        _at_least(0, self, "seed")
         for role in ROLES:
             model = self.model(role)
             for key in ("hidden_size", "num_layers", "embedding_size", "batch_size", "max_epochs"):

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,8 +30,7 @@ GPU_PROCESSES = 8
 
 def choose_processes(jobs: Sequence[Job], device: torch.device) -> int:
     """As many as there are cores; on a GPU, where each has memory of its own, at most GPU_PROCESSES."""
-    cores = os.cpu_count() or 1
-    return max(1, min(len(jobs), cores, GPU_PROCESSES if device.type == "cuda" else cores))
+    return max(1, min(len(jobs), _cores(), GPU_PROCESSES if device.type == "cuda" else _cores()))
 
 
 def run_jobs(jobs: Sequence[Job], processes: int, listen: Listener) -> list[Finished]:
@@ -37,27 +39,41 @@ def run_jobs(jobs: Sequence[Job], processes: int, listen: Listener) -> list[Fini
         return _run_here(jobs, listen)
     context = multiprocessing.get_context("spawn")
     news: Any = context.Queue()
+    stop: Any = context.Event()
     listener = threading.Thread(target=_pass_on, args=(news, listen), daemon=True)
     listener.start()
-    threads = max(1, (os.cpu_count() or 1) // processes)
+    start = (news, stop, max(1, _cores() // processes))
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_start_worker, initargs=start)
+    try:
+        return _share_out(jobs, processes, pool)
+    except BrokenProcessPool as error:
+        raise NoisyChannelError(
+            "a training process was killed, perhaps for want of memory; repeat with fewer at a time (--jobs 1)"
+        ) from error
+    finally:
+        # Whatever ended it: those still training finish their update, save, and stop.
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+        news.put(None)
+        listener.join()
+
+
+def _share_out(jobs: Sequence[Job], processes: int, pool: ProcessPoolExecutor) -> list[Finished]:
+    """Never hand out more jobs than there are processes: one waiting inside the pool could not be taken back."""
+    waiting = deque(jobs)
+    running: set[Future[Finished]] = set()
     finished: list[Finished] = []
     errors: list[Exception] = []
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_start_worker, initargs=(news, threads))
-    try:
-        futures = [pool.submit(_work, job) for job in jobs]
-        for future in futures:
+    while waiting or running:
+        while waiting and len(running) < processes:
+            with _ignoring_interrupts():
+                running.add(pool.submit(_work, waiting.popleft()))
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
             try:
                 finished.append(future.result())
             except NoisyChannelError as error:
                 errors.append(error)
-            except BrokenProcessPool as error:
-                raise NoisyChannelError(
-                    "a training process was killed, perhaps for want of memory; repeat with fewer at a time (--jobs 1)"
-                ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-        news.put(None)
-        listener.join()
     _raise_first(errors, len(jobs))
     return finished
 
@@ -78,9 +94,8 @@ def _raise_first(errors: Sequence[Exception], jobs: int) -> None:
     if len(errors) == 1:
         raise errors[0]
     if errors:
-        raise NoisyChannelError(
-            f"{errors[0]} (and {len(errors) - 1} of the other {jobs - 1} models failed)"
-        ) from errors[0]
+        others = f"(and {len(errors) - 1} of the other {jobs - 1} models failed)"
+        raise NoisyChannelError(f"{errors[0]} {others}") from errors[0]
 
 
 def _pass_on(news: Any, listen: Listener) -> None:
@@ -88,18 +103,43 @@ def _pass_on(news: Any, listen: Listener) -> None:
         listen(event)
 
 
-_news: Any = None
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """A process started meanwhile ignores ctrl-C, until it trains: the signal goes to the whole group."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-def _start_worker(news: Any, threads: int) -> None:
-    global _news
-    _news = news
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Worker:
+    """What a worker process is told when it starts."""
+
+    news: Any
+    stop: Any
+    parent: int
+
+
+def _start_worker(news: Any, stop: Any, threads: int) -> None:
+    _Worker.news, _Worker.stop, _Worker.parent = news, stop, os.getppid()
     torch.set_num_threads(threads)
 
 
+def _orphaned_or_stopped() -> bool:
+    return _Worker.stop.is_set() or os.getppid() != _Worker.parent
+
+
 def _tell_parent(event: Event) -> None:
-    _news.put(event)
+    _Worker.news.put(event)
 
 
 def _work(job: Job) -> Finished:
-    return train_model(job, World(0, 1, choose_device(job.config.device)), _tell_parent)
+    return train_model(job, World(0, 1, choose_device(job.config.device)), _tell_parent, _orphaned_or_stopped)

@@ -10,7 +10,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,15 +47,18 @@ class Job:
     """How to call it: the role, with the group where there are groups."""
 
 
-def train_model(job: Job, world: World, listen: Listener) -> Finished:
-    """Train, or go on training, until early stopping or the last epoch; the best model is then in the run."""
-    return _Training(job, world, listen).run()
+def train_model(job: Job, world: World, listen: Listener, stopped: Callable[[], bool] = lambda: False) -> Finished:
+    """Train, or go on training, until early stopping or the last epoch; the best model is then in the run.
+
+    ``stopped`` is asked after every update; when it says yes the training saves itself and ends as if by ctrl-C.
+    """
+    return _Training(job, world, listen, stopped).run()
 
 
 class _Training:
-    def __init__(self, job: Job, world: World, listen: Listener) -> None:
+    def __init__(self, job: Job, world: World, listen: Listener, stopped: Callable[[], bool]) -> None:
         config, role = job.config, job.role
-        self.job, self.world = job, world
+        self.job, self.world, self.stopped = job, world, stopped
         self.listen = listen if world.leads else _ignore
         self.run_files = RunDirectory(job.run_dir)
         self.training = config.training
@@ -108,7 +111,7 @@ class _Training:
                         self._evaluate()
                     elif state.step % training.checkpoint_every == 0:
                         self._save_state()
-                    if interruption.is_set():
+                    if interruption.is_set() or self.stopped():
                         self._save_state()
                         raise KeyboardInterrupt
                     if state.since_best >= training.patience:
@@ -213,7 +216,7 @@ class _Training:
             self.state.save(self.run_files.state_file(self.job.role), self.model, self.optimiser)
 
     def _finish(self, seconds: float) -> Finished:
-        if not math.isfinite(self.state.best_loss):
+        if not math.isfinite(_perplexity(self.state.best_loss)):
             raise NoisyChannelError(
                 f"{self.job.label}: dev perplexity was never finite; lower the learning rate, start anew (--overwrite)"
             )

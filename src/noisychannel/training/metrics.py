@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ class MetricsLog:
         self._board = _summary_writer(file.parent / "tensorboard" / model) if tensorboard else None
 
     def write(self, kind: str, step: int, **values: float) -> None:
-        record = {"model": self.model, "kind": kind, "step": step, **values}
+        finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        record = {"model": self.model, "kind": kind, "step": step, **finite}
         try:
             descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             try:
@@ -47,6 +49,8 @@ def forget_after(file: Path, model: str, step: int) -> None:
         try:
             record = json.loads(line)
         except ValueError:
+            continue
+        if not isinstance(record, dict):
             continue
         if record["model"] != model or record["step"] <= step:
             kept.append(line)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
@@ -64,7 +64,7 @@ def _build(cls: Any, values: dict[str, Any]) -> Any:
 
 def _load_yaml(file: Path) -> dict[str, Any]:
     try:
-        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
+        loaded = yaml.load(file.read_text(encoding="utf-8"), _UniqueKeys)
     except OSError as error:
         raise BadInputError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -80,6 +80,19 @@ def _load_yaml(file: Path) -> dict[str, Any]:
     return loaded
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML as ever, but a key that stands twice is an error: one of the two would be lost without a word."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key} stands twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
 def _check_keys(values: dict[str, Any], cls: type, where: str, prefix: str = "") -> None:
     hints = get_type_hints(cls)
     for key, value in values.items():
@@ -90,6 +103,8 @@ def _check_keys(values: dict[str, Any], cls: type, where: str, prefix: str = "")
             if not isinstance(value, dict):
                 raise BadInputError(f"{where}: {prefix}{key} must hold keys and values, but is {value!r}")
             _check_keys(value, kind, where, f"{prefix}{key}.")
+        elif value is None and type(None) not in get_args(kind):
+            raise BadInputError(f"{where}: {prefix}{key} must not be null; give it a value, or leave it out")
 
 
 def _check_options(overrides: Sequence[str]) -> list[str]:
@@ -100,7 +115,7 @@ def _check_options(overrides: Sequence[str]) -> list[str]:
         if word.startswith("--"):
             key, equals, value = word[2:].partition("=")
             if key not in known_keys():
-                raise BadInputError(f"unknown option --{key}{_nearest(key)}")
+                raise BadInputError(f"unknown option --{key}{_nearest(key).replace('mean ', 'mean --')}")
             takes_list = _kind(key) is list
             checked += [f"--{key}", *([_as_list(value) if takes_list else value] if equals else [])]
         else:

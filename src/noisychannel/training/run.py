@@ -5,14 +5,14 @@ from __future__ import annotations
 import fcntl
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from noisychannel.atomic import cannot_write, write_text
 from noisychannel.data.codec import Codec
-from noisychannel.data.prepare import Prepared, prepare
+from noisychannel.data.prepare import Prepared, open_corpus, prepare
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import ROLES, RunConfig
@@ -28,8 +28,9 @@ FREE_TO_CHANGE = {
     "run_dir", "models", "device", "jobs", "tensorboard", "training.max_epochs", "training.patience",
     "training.checkpoint_every", "training.log_every",
     *(f"{role}.max_epochs" for role in ROLES),
+    *(f"data.{key}" for key in ("train", "dev", "unpaired", "train_outputs", "dev_outputs")),
 }  # fmt: skip
-"""Keys that may differ when a run is resumed."""
+"""Keys that may differ when a run is resumed. Files may have moved: what is in them is compared instead."""
 
 
 def train_run(config: RunConfig, listen: Listener, say: Any = print, overwrite: bool = False) -> list[Finished]:
@@ -63,43 +64,55 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Any, overwrite: bool
 
     ``begun``: what is in a directory without run.json is the unfinished preparation of an earlier training.
     """
-    if overwrite:
-        _clear(run)
-    resumed = (run.path / "run.json").exists()
+    ours = (run.path / "run.json").exists()
+    if not ours and not begun and any(p.name != ".lock" for p in run.path.iterdir()):
+        raise BadInputError(f"{run.path}: not empty, and no run directory; name another run_dir, or remove it")
+    resumed = ours and not overwrite
+    codecs: dict[str, tuple[Codec, Codec]] | None = None
     if resumed:
-        _check_same(run, config)
-        unfinished = _jobs(run, config, run.header()["groups"])
-        if not unfinished:
+        config = _continued(run, config)
+        groups = run.header()["groups"]
+        if not _jobs(run, config, groups):
             say(f"{run.path}: every model is trained already; start anew with --overwrite")
             return []
-    elif not begun and any(p.name != ".lock" for p in run.path.iterdir()):
-        raise BadInputError(f"{run.path}: not empty, and no run directory; name another run_dir, or remove it")
+        codecs = {group: run.group(group).codecs() for group in groups}
 
+    # Nothing is removed before the new data has proved good.
+    prepared = _prepare_data(run, config, codecs)
+    if not resumed:
+        _clear(run, list(prepared))
+    for group, data in prepared.items():
+        say(f"{group or 'data'}: " + "; ".join(f"{split} {counts.summary()}" for split, counts in data.counts.items()))
+        if resumed:
+            _check_data(run.group(group), data)
+        else:
+            data.input_codec.save(run.group(group).path, "input")
+            data.output_codec.save(run.group(group).path, "output")
+        _write_group(run.group(group), config, data, group)
+    if list(prepared) != [""]:
+        write_text(run.config_file, dump_config(config))
+        run.write_header(sorted(prepared), {})
+    jobs = _jobs(run, config, sorted(prepared))
+    for job in jobs:
+        files = RunDirectory(job.run_dir)
+        step = TrainingState.step_in(files.state_file(job.role)) if files.state_file(job.role).exists() else 0
+        forget_after(files.metrics_file, job.role, step)
+        if step:
+            say(f"{job.label}: goes on at step {step}")
+    return jobs
+
+
+def _prepare_data(
+    run: RunDirectory, config: RunConfig, codecs: dict[str, tuple[Codec, Codec]] | None
+) -> dict[str, Prepared]:
     try:
-        prepared = prepare(config.data, lambda group: run.group(group).data_dir)
+        return prepare(config.data, lambda group: run.group(group).data_dir, codecs)
     except BaseException:
         for leftover in list(run.path.glob("**/.data")):
             shutil.rmtree(leftover, ignore_errors=True)
             if leftover.parent != run.path and not any(leftover.parent.iterdir()):
                 leftover.parent.rmdir()
         raise
-    for group, data in prepared.items():
-        say(f"{group or 'data'}: " + "; ".join(f"{split} {counts.summary()}" for split, counts in data.counts.items()))
-        if resumed:
-            _check_vocabularies(run.group(group), data)
-        else:
-            _write_group(run.group(group), config, data, group)
-    if list(prepared) != [""]:
-        run.write_header(sorted(prepared), {})
-        write_text(run.config_file, dump_config(config))
-    jobs = _jobs(run, config, sorted(prepared))
-    for job in jobs:
-        state_file = RunDirectory(job.run_dir).state_file(job.role)
-        step = TrainingState.step_in(state_file) if state_file.exists() else 0
-        forget_after(RunDirectory(job.run_dir).metrics_file, job.role, step)
-        if step:
-            say(f"{job.label}: goes on at step {step}")
-    return jobs
 
 
 def _jobs(run: RunDirectory, config: RunConfig, groups: list[str]) -> list[Job]:
@@ -114,50 +127,62 @@ def _jobs(run: RunDirectory, config: RunConfig, groups: list[str]) -> list[Job]:
 
 
 def _write_group(run: RunDirectory, config: RunConfig, data: Prepared, group: str) -> None:
-    """A run directory ready for training; run.json comes last, so that a directory with it is whole."""
-    data.input_codec.save(run.path, "input")
-    data.output_codec.save(run.path, "output")
+    """Configuration and header of a group; the header comes last, so that a directory with it is whole."""
     write_text(run.config_file, dump_config(config))
     counts: dict[str, Any] = {split: {**asdict(c), "unknown": c.unknown.total()} for split, c in data.counts.items()}
-    run.write_header([""], dict(counts), group)
+    run.write_header([""], {**counts, "fingerprints": _fingerprints(data)}, group)
 
 
-def _check_same(run: RunDirectory, config: RunConfig) -> None:
-    """Refuse to go on with another configuration, naming the first key that differs."""
-    before = _flat(asdict(parse_config(run.config_file)))
-    trained = {role for role in ROLES if any(run.group(g).model_dir(role).exists() for g in run.header()["groups"])}
+def _fingerprints(data: Prepared) -> dict[str, str]:
+    """Of everything the models of a group are trained and measured on."""
+    return {
+        "train": open_corpus(data.directory, "direct", "train").fingerprint,
+        "dev": open_corpus(data.directory, "direct", "dev").fingerprint,
+        "unpaired": open_corpus(data.directory, "lm", "train").fingerprint,
+    }
+
+
+def _check_data(run: RunDirectory, data: Prepared) -> None:
+    before = run.header()["data"].get("fingerprints", {})
+    for name, fingerprint in _fingerprints(data).items():
+        if before.get(name) != fingerprint:
+            raise NoisyChannelError(
+                f"{run.path}: data.{name} has changed since it began; restore it, or start anew (--overwrite)"
+            )
+
+
+def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
+    """The configuration to go on with, for the models of before and those added now.
+
+    Another one is refused, naming the first key that differs; the section of a model not yet begun is free.
+    """
+    before = parse_config(run.config_file)
+    begun = {role for role in ROLES if any(run.group(g).model_dir(role).exists() for g in run.header()["groups"])}
+    known = _flat(asdict(before))
     for key, value in _flat(asdict(config)).items():
         section = key.partition(".")[0]
-        if key in FREE_TO_CHANGE or (section in ROLES and section not in trained):
+        if key in FREE_TO_CHANGE or (section in ROLES and section not in begun):
             continue
-        if before[key] != value:
+        if known[key] != value:
             raise BadInputError(
-                f"{run.path}: was begun with {key}: {before[key]}, not {value}; "
+                f"{run.path}: was begun with {key}: {known[key]}, not {value}; "
                 "keep it, name another run_dir, or start anew with --overwrite"
             )
+    return replace(config, models=list(dict.fromkeys([*before.models, *config.models])))
 
 
-def _check_vocabularies(run: RunDirectory, data: Prepared) -> None:
-    for side, codec in (("input", data.input_codec), ("output", data.output_codec)):
-        if Codec.load(run.path, side).fingerprint != codec.fingerprint:
-            raise NoisyChannelError(
-                f"{run.path}: the training data has changed since it began; restore it, or start anew (--overwrite)"
-            )
-
-
-def _clear(run: RunDirectory) -> None:
-    """Remove what a training writes, and nothing else."""
-    groups = run.header()["groups"] if (run.path / "run.json").exists() else [""]
-    for directory in {run.path, *(run.group(group).path for group in groups)}:
-        for role in ROLES:
-            shutil.rmtree(directory / role, ignore_errors=True)
-        shutil.rmtree(directory / ".data", ignore_errors=True)
-        shutil.rmtree(directory / "tensorboard", ignore_errors=True)
-        for name in ("run.json", "config.yaml", "metrics.jsonl", "weights.json"):
-            (directory / name).unlink(missing_ok=True)
+def _clear(run: RunDirectory, groups: list[str]) -> None:
+    """Remove what an earlier training wrote here, and nothing else; the root's header goes last."""
+    with suppress(NoisyChannelError):  # none, of another version, or damaged: no reason not to start anew
+        groups = groups + list(run.header()["groups"])
+    for directory in [*dict.fromkeys(run.group(group).path for group in groups if group), run.path]:
+        for name in (*ROLES, "tensorboard"):
+            shutil.rmtree(directory / name, ignore_errors=True)
         for side in ("input", "output"):
             (directory / f"{side}.vocabulary.json").unlink(missing_ok=True)
             (directory / f"{side}.sentencepiece").unlink(missing_ok=True)
+        for name in ("metrics.jsonl", "weights.json", "config.yaml", "run.json"):
+            (directory / name).unlink(missing_ok=True)
         if directory != run.path and directory.exists() and not any(directory.iterdir()):
             directory.rmdir()
 

@@ -52,7 +52,7 @@ class TrainingState:
     def load(file: Path, model: nn.Module, optimiser: torch.optim.Optimizer, data: str) -> TrainingState:
         """Put model and optimiser back to where they were; refused if the data has changed since."""
         tensors, metadata = load_tensors(file)
-        state = TrainingState(**json.loads(metadata["state"]))
+        state = TrainingState(**_record(file, metadata))
         if state.data != data:
             raise NoisyChannelError(
                 f"{file}: the training data has changed since it was written; restore it, or start anew (--overwrite)"
@@ -70,7 +70,15 @@ class TrainingState:
     def step_in(file: Path) -> int:
         """How far an unfinished training had come."""
         _, metadata = load_tensors(file)
-        return int(json.loads(metadata["state"])["step"])
+        return int(_record(file, metadata)["step"])
+
+
+def _record(file: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads(metadata["state"])
+    except (KeyError, ValueError) as error:
+        raise NoisyChannelError(f"{file}: damaged; remove {file.parent} and repeat the command") from error
+    return record
 
 
 def derive_seed(*parts: object) -> int:

@@ -1,0 +1,185 @@
+"""decode, tune and evaluate from the command line, and the Python entry point, on a small trained run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from noisychannel import NoisyChannel, Weights
+from noisychannel.cli.decode import parse_weights
+from noisychannel.cli.main import main
+from noisychannel.errors import BadInputError
+from noisychannel.training.parse import dump_config
+from toys import double_vowels, toy_config, write_pairs
+
+FULL = "1,0.5,0.3,0.2"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Vowel doubling, with all three models; decodes well, but not perfectly."""
+    directory = tmp_path_factory.mktemp("trained")
+    config = toy_config(directory, models=("direct", "channel", "lm"), rows=600, longest=4, max_epochs=5)
+    file = directory / "config.yaml"
+    file.write_text(dump_config(config))
+    assert main(["train", str(file)]) == 0
+    return Path(config.run_dir)
+
+
+def decode(run: Path, text: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "noisychannel", "decode", str(run), *options]
+    return subprocess.run(command, input=text, capture_output=True, check=False)
+
+
+def test_lines_in_lines_out_in_order(trained: Path, tmp_path: Path, capsys) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("bad\nk\nlome\nab\n")
+    assert main(["decode", str(trained), str(words), "--weights", FULL, "--batch_size", "2"]) == 0
+    outputs = capsys.readouterr().out.splitlines()
+    model = NoisyChannel.load(trained, weights=parse_weights(FULL))
+    assert outputs == [model(word)[0].text for word in ("bad", "k", "lome", "ab")]
+    assert outputs == ["baad", "k", "loomee", "aab"]
+
+
+def test_json_has_the_terms_and_the_objective_is_their_sum(trained: Path) -> None:
+    done = decode(trained, b"bad\n", "--weights", FULL, "--n_best", "3", "--json")
+    (record,) = map(json.loads, done.stdout.splitlines())
+    assert record["input"] == "bad"
+    assert len(record["hypotheses"]) == 3
+    scores = [h["score"] for h in record["hypotheses"]]
+    assert scores == sorted(scores, reverse=True)
+    for h in record["hypotheses"]:
+        total = 1 * h["direct"] + 0.5 * h["channel"] + 0.3 * h["lm"] + 0.2 * h["length"]
+        assert h["score"] == pytest.approx(total, abs=1e-6)
+        assert len(h["alignment"]) == h["length"] == len(h["output"]) + 1
+        assert len(h["channel_alignment"]) == len("bad") + 1
+
+
+def test_a_bad_line_is_reported_and_the_rest_decoded(trained: Path) -> None:
+    done = decode(trained, b"bad\n\xff\nab\nx\ty\n\n" + b"a" * 50 + b"\n", "--weights", FULL, "--max_symbols", "20")
+    assert done.returncode == 1
+    outputs = done.stdout.decode().split("\n")
+    assert outputs[:4] == ["baad", "", "aab", ""]
+    assert len(outputs) == 7, "an output line for each input line, and the last newline"
+    complaints = done.stderr.decode().splitlines()
+    assert "standard input:2: not UTF-8" in complaints[0]
+    assert "standard input:4: 2 columns" in complaints[1]
+    assert "standard input:6: 50 symbols, more than --max_symbols 20" in complaints[2]
+
+
+def test_explain_shows_a_table_and_the_alignment(trained: Path, capsys, tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("bad\n")
+    assert main(["decode", str(trained), str(words), "--weights", FULL, "--n_best", "2", "--explain"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("baad", "channel", "length", "●"):
+        assert part in shown
+
+
+def test_reranking_gives_the_scores_of_the_search(trained: Path, tmp_path: Path, capsys) -> None:
+    model = NoisyChannel.load(trained, weights=parse_weights(FULL))
+    searched = model("lome", n_best=4)
+    reranked = model.rerank("lome", [output.text for output in reversed(searched)])
+    assert [o.text for o in reranked] == [o.text for o in searched]
+    for ours, theirs in zip(reranked, searched, strict=True):
+        assert ours.hypothesis.score == pytest.approx(theirs.hypothesis.score, abs=1e-4)
+        assert ours.hypothesis.channel == pytest.approx(theirs.hypothesis.channel, abs=1e-4)
+    file = tmp_path / "lists.tsv"
+    file.write_text("lome\tlome\nlome\tloomee\nab\tabb\nab\taab\n")
+    assert main(["decode", str(trained), "--rerank", str(file), "--weights", FULL]) == 0
+    assert capsys.readouterr().out.splitlines() == ["loomee", "aab"]
+
+
+def test_untuned_runs_decode_with_the_direct_model_and_say_so(trained: Path) -> None:
+    done = decode(trained, b"bad\n")
+    assert done.returncode == 0
+    assert b"not tuned, so the direct model decodes alone" in done.stderr
+    assert done.stdout.decode().strip() == NoisyChannel.load(trained, weights=Weights(direct=1.0))("bad")[0].text
+
+
+def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
+    import shutil
+
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    assert main(["tune", str(run), "--k1", "6", "--k2", "3", "--limit", "30", "--iterations", "2"]) == 0
+    shown = capsys.readouterr().out
+    for system in ("direct+length", "direct+lm", "channel+lm", "direct+channel+lm"):
+        assert system in shown
+    record = json.loads((run / "weights.json").read_text())
+    assert record["default"] == "direct+channel+lm"
+    full = record["systems"]["direct+channel+lm"]
+    direct_only = [step["decoded_score"] for step in full["history"] if step["weights"]["direct"] == 1.0
+                   and step["weights"]["channel"] == step["weights"]["lm"] == 0.0]  # fmt: skip
+    assert full["dev_score"] >= max(direct_only)
+    assert full["search"]["k1"] == 6
+
+    test = write_pairs(tmp_path / "test.tsv", double_vowels, rows=30, seed=9, longest=4)
+    result = tmp_path / "result.json"
+    words = ["evaluate", str(run), str(test), "--metrics", "[accuracy,edit_distance]", "--json", str(result)]
+    assert main(words) == 0
+    table = capsys.readouterr().out
+    assert table.count("\n|") == 6, "a rule and five systems under the titles"
+    assert "p=" in table
+    assert "average lagging" in table, "this direct model is unidirectional"
+    measured = {s["system"]: s["measured"]["accuracy"] for s in json.loads(result.read_text())["systems"]}
+    model = NoisyChannel.load(run, "direct+lm")
+    pairs = [line.split("\t") for line in test.read_text().splitlines()]
+    right = sum(model(x)[0].text == y for x, y in pairs)
+    assert measured["direct+lm"]["score"] == pytest.approx(100 * right / len(pairs))
+    assert measured["direct"]["p_value"] is None
+    assert measured["direct+lm"]["low"] <= measured["direct+lm"]["score"] <= measured["direct+lm"]["high"]
+
+
+def test_features_reach_the_channel_before_the_output(tmp_path: Path) -> None:
+    """Online search and reranking agree, so the channel has read the features in both."""
+    config = toy_config(tmp_path, models=("direct", "channel"), max_epochs=1, longest=4)
+    for split in ("train", "dev"):
+        file = Path(getattr(config.data, split)[0])
+        file.write_text("".join(f"{line}\tV;PST\n" for line in file.read_text().splitlines()))
+    config.data.columns = "sigmorphon2017"
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    assert main(["train", str(tmp_path / "config.yaml")]) == 0
+    model = NoisyChannel.load(config.run_dir, weights=Weights(1.0, 0.7))
+    (searched,) = model("abe", features=("V", "PST"))
+    (reranked,) = model.rerank("abe", [searched.text], features=("V", "PST"))
+    assert reranked.hypothesis.channel == pytest.approx(searched.hypothesis.channel, abs=1e-4)
+    (bare,) = model.rerank("abe", [searched.text])
+    assert bare.hypothesis.channel != pytest.approx(searched.hypothesis.channel, abs=1e-3)
+    assert (
+        decode(Path(config.run_dir), b"abe\tV;PST\n", "--weights", "1,0.7,0,0").stdout.decode().strip() == searched.text
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--weights", "1,2"], "--weights: give four numbers"),
+        (["--weights", "direct=1,chanel=2"], "'chanel' names no model"),
+        (["--weights", "1,x,0,0"], "--weights: could not convert"),
+        (["--weights", "1,nan,0,0"], "must be a finite number"),
+        (["--system", "direct+channel"], "has not been tuned"),
+        (["--k1", "2", "--k2", "3"], "1 <= k2 <= k1"),
+        (["--n_best", "0"], "--n_best: must be at least 1"),
+        (["--search", "greedy"], "search"),
+        (["nowhere.txt"], "nowhere.txt: no such file"),
+    ],
+)
+def test_bad_options_of_decode(words: list[str], complaint: str, trained: Path, capsys) -> None:
+    assert main(["decode", str(trained), *words]) == 2
+    assert complaint in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_bad_options_of_tune_and_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
+    assert main(["tune", str(trained), "--systems", "[directchannel]"]) == 2
+    assert "unknown system 'directchannel'" in capsys.readouterr().err
+    assert main(["tune", str(trained), "--metric", "acuracy"]) == 2
+    assert "did you mean accuracy?" in capsys.readouterr().err
+    (tmp_path / "empty.tsv").write_text("")
+    assert main(["evaluate", str(trained), str(tmp_path / "empty.tsv")]) == 2
+    assert "empty.tsv: empty" in capsys.readouterr().err
+    with pytest.raises(BadInputError):
+        NoisyChannel.load(tmp_path)
