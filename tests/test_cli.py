@@ -422,7 +422,7 @@ def test_any_group_name_stays_inside_the_run(name: str, tmp_path: Path, capsys) 
         file = Path(getattr(config.data, split)[0])
         file.write_text("".join(f"{line}\t{name}\n" for line in file.read_text().splitlines()))
     config.data.columns = "input,output,group"
-    before = {path for path in tmp_path.rglob("*")}
+    before = set(tmp_path.rglob("*"))
     assert main(["train", write_config(config)]) == 0
     run = RunDirectory.open(Path(config.run_dir))
     assert run.header()["groups"] == [name]

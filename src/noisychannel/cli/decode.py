@@ -37,7 +37,7 @@ empty line and a message with its number; the others are decoded.
 --explain        for reading: a table of the n best with their terms, and the alignment of the best drawn
 --rerank FILE    do not search: rank given outputs, lines of input, tab, output (those of one input together)
 
-examples:
+example:
   echo Haus | noisychannel decode runs/demo --n_best 5
   noisychannel decode runs/demo words.txt --system direct+lm --json
 """

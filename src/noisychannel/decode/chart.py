@@ -227,7 +227,9 @@ def step(
         return None, answers
     answers = answers.merge(_complete(settings, sentences, candidates, length))
     objective_BQI = _survivors(settings, sentences, candidates, length)
-    closed_B = ~_open(settings, sentences, candidates, objective_BQI, answers, length)
+    closed_B = ~_open(settings, sentences, candidates, objective_BQI, answers, length) | (
+        sentences.max_length <= length
+    )
     objective_BQI = objective_BQI.masked_fill(closed_B[:, None, None], -torch.inf)
     return _next_table(models, table, candidates, objective_BQI), answers
 

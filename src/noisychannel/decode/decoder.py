@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from noisychannel.decode.chart import (
     Answers,
@@ -80,6 +80,9 @@ class NoisyChannelDecoder:
             )
         self.models = Models(direct, channel if weights.channel else None, lm if weights.lm or lm_proposals else None)
         self.lm_proposals = lm_proposals
+        for module in (direct, channel, lm):
+            if isinstance(module, nn.Module):
+                module.eval()  # dropout has no place in a search
         self.weights, self.k1, self.k2, self.max_length = weights, k1, k2, max_length
         self.search, self.channel_alignment = search, channel_alignment
         self.barred = {PAD, BOS, *barred} | (set() if allow_unk else {UNK})
@@ -160,6 +163,10 @@ class NoisyChannelDecoder:
 
     def _settings(self, sentences: Sentences, n_best: int) -> Settings:
         allowed = torch.ones(sentences.direct.scores.shape[2], dtype=torch.bool, device=sentences.inputs.device)
+        if not all(0 <= symbol < len(allowed) for symbol in self.barred):
+            raise ValueError(
+                f"barred: {sorted(self.barred)} are not all symbols of the vocabulary (0..{len(allowed) - 1})"
+            )
         allowed[list(self.barred)] = False
         return Settings(
             weights=self.weights,

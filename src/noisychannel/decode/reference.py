@@ -38,7 +38,7 @@ class Entry:
 
 
 class ReferenceDecoder:
-    """The same arguments as ``NoisyChannelDecoder``."""
+    """``NoisyChannelDecoder`` as far as the paper goes; ``recombine`` chooses between its two readings."""
 
     def __init__(
         self,
