@@ -124,11 +124,12 @@ def rnnt_loss(p: Problem) -> Tensor:
 def softmax_both_loss(p: Problem) -> Tensor:
     a, c = p.h_BIH @ p.input_word_HV, p.s_BJH @ p.output_word_HV
     targets_BI = p.targets_BJ.repeat(1, -(-a.shape[1] // c.shape[1]))[:, : a.shape[1]]
-    return F.cross_entropy(torch.cat([a, c], 1).mT, torch.cat([targets_BI, p.targets_BJ], 1), reduction="sum")
+    logits, targets = torch.cat([a, c], 1), torch.cat([targets_BI, p.targets_BJ], 1)
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
 
 
 def softmax_outputs_loss(p: Problem) -> Tensor:
-    return F.cross_entropy((p.s_BJH @ p.output_word_HV).mT, p.targets_BJ, reduction="sum")
+    return F.cross_entropy((p.s_BJH @ p.output_word_HV).flatten(0, 1), p.targets_BJ.flatten(), reduction="sum")
 
 
 VARIANTS: dict[str, Callable[[Problem], Tensor]] = {

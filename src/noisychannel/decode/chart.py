@@ -12,8 +12,11 @@ cells where it survived), and the channel's. One step takes the table from lengt
 
 Scores are float64; the networks keep their own precision.
 
+The networks run on the N prefixes or candidates there are; what is summed and ranked lies in [B,P] or [B,Q] slots, as
+many as the sentence with most of them needs (``Packing`` goes from one to the other).
+
 Shapes: B sentences, I input positions (cells of one length), P prefixes of the table, Q candidates, K = K1, V output
-symbols, X input symbols, A answers. Slots that a sentence does not fill have objective -inf.
+symbols, X input symbols, G gate size, A answers. Slots that a sentence does not fill have objective -inf.
 """
 
 from __future__ import annotations
@@ -35,9 +38,38 @@ from noisychannel.decode.columns import (
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.proposals import Proposals, propose
 from noisychannel.joint import log_normaliser
-from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
+from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel, Transducer
 from noisychannel.models.ssnt import Side
 from noisychannel.symbols import BOS, EOS, inside
+
+EMISSIONS_AT_ONCE = 1 << 24
+"""Elements of the [N,I,G] block behind the emission gates: bounds memory."""
+
+
+class Packing(NamedTuple):
+    """Which slots of [B,P] are filled, and by which of the N rows."""
+
+    sentence: Tensor
+    """[N]."""
+    slot: Tensor
+    """[N]."""
+    row: Tensor
+    """The row of each slot, 0 where it is not filled: [B,P]."""
+    filled: Tensor
+    """[B,P]."""
+
+    @staticmethod
+    def of(filled_BP: Tensor) -> Packing:
+        sentence, slot = filled_BP.nonzero().unbind(1)
+        row = torch.zeros_like(filled_BP, dtype=torch.long)
+        row[sentence, slot] = torch.arange(len(sentence), device=row.device)
+        return Packing(sentence, slot, row, filled_BP)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """[N,...] -> [B,P,...], zero where nothing is."""
+        slots = x.new_zeros(*self.filled.shape, *x.shape[1:])
+        slots[self.sentence, self.slot] = x
+        return slots
 
 
 @dataclass(frozen=True)
@@ -110,14 +142,17 @@ class Table(NamedTuple):
     """log p(prefix): [B,P]."""
     column: ChannelColumn | None
     """[B,P,I]."""
-    output: Side
-    """The direct model after the prefix: [B,P,V], [B,P,G]."""
+    packing: Packing
+    output_scores: Tensor
+    """The direct model after the prefix: [B,P,V]."""
+    output_gate: Tensor
+    """[N,G]."""
     lm_next: Tensor | None
     """The language model's log p(next symbol): [B,P,V]."""
     direct_state: Any
     lm_state: Any
     channel_state: Any
-    """States of the B·P prefixes."""
+    """States of the N prefixes."""
     parent: Tensor
     """Slot of the prefix without its last symbol, in the table before: [B,P]."""
     symbol: Tensor
@@ -139,6 +174,8 @@ class Candidates(NamedTuple):
     channel: Tensor | None
     """log p(x | y) of a candidate taken as complete: [B,Q]."""
     channel_state: Any
+    """States of the N candidates."""
+    packing: Packing
     place: Tensor
     """Which candidate each proposal is, -1 for none: [B,I,K]."""
 
@@ -186,12 +223,13 @@ def first_table(models: Models, settings: Settings, sentences: Sentences) -> Tab
     """The empty prefix, which has read nothing: it stands in the first cell."""
     B, I = sentences.inputs.shape
     start = torch.full((B, 1, I), -torch.inf, dtype=torch.float64, device=sentences.inputs.device)
+    packing = Packing.of(torch.ones_like(start[:, :, 0], dtype=torch.bool))
     column = channel_state = None
     if models.channel is not None:
         column, channel_state = ChannelColumn.empty(start), models.channel.start_inputs(B)
         for symbol_B in sentences.context.unbind(1):
             read, channel_state = models.channel.step_inputs(symbol_B, channel_state)
-            column, _ = _advance(models.channel, settings, sentences, column, _unflatten(read, B))
+            column, _ = _advance(models.channel, settings, sentences, packing, column, read)
     start[:, :, 0] = 0.0
     bos = torch.full((B, 1), BOS, device=start.device)
     output, direct_state = models.direct.step_outputs(bos[:, 0], models.direct.start_outputs(B))
@@ -201,8 +239,10 @@ def first_table(models: Models, settings: Settings, sentences: Sentences) -> Tab
         direct=start,
         lm=None if models.lm is None else start[:, :, 0].clone(),
         column=column,
-        output=_unflatten(output, B),
-        lm_next=None if lm_next is None else lm_next.view(B, 1, -1),
+        packing=packing,
+        output_scores=packing.spread(output.scores),
+        output_gate=output.gate,
+        lm_next=None if lm_next is None else packing.spread(lm_next),
         direct_state=direct_state,
         lm_state=lm_state,
         channel_state=channel_state,
@@ -215,9 +255,9 @@ def step(
     models: Models, settings: Settings, sentences: Sentences, table: Table, answers: Answers, length: int
 ) -> tuple[Table | None, Answers]:
     """From the prefixes of ``length`` - 1 to those of ``length``; no table where none is left."""
-    emit_BPI = models.direct.emit_logits(sentences.direct, table.output).mT
-    normaliser_BIP = log_normaliser(sentences.direct.scores, table.output.scores)
-    transitions = Transitions.of(emit_BPI)
+    emit_NI = _emissions(models.direct, sentences.direct.gate, table.output_gate, table.packing, built_is_output=True)
+    transitions = Transitions.of(table.packing.spread(emit_NI))
+    normaliser_BIP = log_normaliser(sentences.direct.scores, table.output_scores)
     outside_B1I = ~sentences.inside[:, None]
     reach = transitions.reach(table.objective, settings.over_direct).masked_fill(outside_B1I, -torch.inf)
     reach_direct = transitions.reach(table.direct, settings.over_direct).masked_fill(outside_B1I, -torch.inf)
@@ -227,11 +267,25 @@ def step(
         return None, answers
     answers = answers.merge(_complete(settings, sentences, candidates, length))
     objective_BQI = _survivors(settings, sentences, candidates, length)
-    closed_B = ~_open(settings, sentences, candidates, objective_BQI, answers, length) | (
-        sentences.max_length <= length
-    )
-    objective_BQI = objective_BQI.masked_fill(closed_B[:, None, None], -torch.inf)
+    open_B = _open(settings, sentences, candidates, objective_BQI, answers, length) & (sentences.max_length > length)
+    objective_BQI = objective_BQI.masked_fill(~open_B[:, None, None], -torch.inf)
     return _next_table(models, table, candidates, objective_BQI), answers
+
+
+def _emissions(
+    model: Transducer, known_BIG: Tensor, built_NG: Tensor, packing: Packing, built_is_output: bool
+) -> Tensor:
+    """The emission logits between every position of x and what is being built, of which N are known: [N,I]."""
+    _, I, G = known_BIG.shape
+    pieces = []
+    for built, sentence in zip(
+        *(x.split(max(1, EMISSIONS_AT_ONCE // (I * G))) for x in (built_NG, packing.sentence)), strict=True
+    ):
+        known, one = known_BIG[sentence], built[:, None]
+        inputs, outputs = (known, one) if built_is_output else (one, known)
+        # Only the gates of the two sides are looked at.
+        pieces.append(model.emit_logits(Side(inputs, inputs), Side(outputs, outputs)).flatten(1))
+    return torch.cat(pieces)
 
 
 def _propose(
@@ -239,7 +293,7 @@ def _propose(
 ) -> Proposals:
     """The direct model's proposals and, where asked for, the language model's that are not among them."""
     allowed = _allowed(settings, sentences, length)
-    input_scores, output_scores = sentences.direct.scores, table.output.scores
+    input_scores, output_scores = sentences.direct.scores, table.output_scores
     proposals = propose(reach_BPI, input_scores, output_scores, normaliser_BIP, allowed, settings.k1)
     if not settings.lm_proposals or table.lm_next is None:
         return proposals
@@ -275,7 +329,7 @@ def _score(
 ) -> Candidates | None:
     """Gather the distinct proposals of each sentence, and score each once."""
     B, P, _ = table.objective.shape
-    V = table.output.scores.shape[2]
+    V = table.output_scores.shape[2]
     proposed = proposals.score > -torch.inf
     sentence = torch.arange(B, device=proposed.device)[:, None, None]
     keys = ((sentence * P + proposals.prefix) * V + proposals.symbol)[proposed]
@@ -289,12 +343,13 @@ def _score(
     slot, symbol = (torch.zeros(B, Q, dtype=torch.long, device=keys.device) for _ in range(2))
     filled = torch.zeros(B, Q, dtype=torch.bool, device=keys.device)
     slot[owner, rank], symbol[owner, rank], filled[owner, rank] = distinct // V % P, distinct % V, True
+    packing = Packing.of(filled)
     place = torch.full_like(proposals.prefix, -1)
     place[proposed] = rank[which]
 
     # log q of the extension in every cell, not only where it was proposed.
     word_BQI = sentences.direct.scores.gather(2, symbol[:, None].expand(-1, proposed.shape[1], -1)).mT
-    word_BQ = table.output.scores[sentence[:, :, 0], slot, symbol]
+    word_BQ = table.output_scores[sentence[:, :, 0], slot, symbol]
     norm_BQI = normaliser_BIP.gather(2, slot[:, None].expand(-1, proposed.shape[1], -1)).mT
     direct = _rows(reach_direct, slot) + (word_BQI + word_BQ[:, :, None] - norm_BQI).double()
     direct = direct.masked_fill(~filled[:, :, None], -torch.inf)
@@ -305,25 +360,31 @@ def _score(
 
     column = channel = channel_state = None
     if models.channel is not None and table.column is not None:
-        parents = (sentence[:, :, 0] * P + slot).flatten()
-        read, channel_state = models.channel.step_inputs(symbol.flatten(), table.channel_state.select(parents))
-        read = _unflatten(read, B)
+        parents = table.packing.row.gather(1, slot)[filled]
+        read, channel_state = models.channel.step_inputs(symbol[filled], table.channel_state.select(parents))
         before = ChannelColumn(*(_rows(x, slot) for x in table.column))
-        column, leave = _advance(models.channel, settings, sentences, before, read)
+        column, leave = _advance(models.channel, settings, sentences, packing, before, read)
         channel = sentences.at_last(leave)
-    return Candidates(slot, symbol, direct, lm, column, channel, channel_state, place)
+    return Candidates(slot, symbol, direct, lm, column, channel, channel_state, packing, place)
 
 
 def _advance(
-    channel: ChannelModel[Any], settings: Settings, sentences: Sentences, before: ChannelColumn, read: Side
+    channel: ChannelModel[Any],
+    settings: Settings,
+    sentences: Sentences,
+    packing: Packing,
+    before: ChannelColumn,
+    read: Side,
 ) -> tuple[ChannelColumn, Tensor]:
     """The channel's columns when it has read one more symbol, and its leave at the new position: [B,Q,I]."""
     assert sentences.channel is not None
     written, inputs_BI = sentences.channel, sentences.inputs
-    from_candidate = read.scores.gather(2, inputs_BI[:, None].expand(-1, read.scores.shape[1], -1))
+    scores_BQX = packing.spread(read.scores)
+    from_candidate = scores_BQX.gather(2, inputs_BI[:, None].expand(-1, scores_BQX.shape[1], -1))
     from_input = written.scores.gather(2, inputs_BI[:, :, None]).mT
-    word_logp_BQI = from_candidate + from_input - log_normaliser(read.scores, written.scores)
-    return advance_channel(before, channel.emit_logits(read, written), word_logp_BQI, settings.over_channel)
+    word_logp_BQI = from_candidate + from_input - log_normaliser(scores_BQX, written.scores)
+    emit_NI = _emissions(channel, written.gate, read.gate, packing, built_is_output=False)
+    return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, settings.over_channel)
 
 
 def _complete(settings: Settings, sentences: Sentences, candidates: Candidates, length: int) -> Answers:
@@ -396,29 +457,31 @@ def _open(
 def _next_table(models: Models, table: Table, candidates: Candidates, objective_BQI: Tensor) -> Table | None:
     """The distinct survivors, with their networks run one step further."""
     alive = (objective_BQI > -torch.inf).any(2)
-    P = int(alive.sum(1).max())
+    count_B = alive.sum(1)
+    P = int(count_B.max())
     if P == 0:
         return None
-    B, before = table.symbol.shape
     picked = alive.byte().argsort(dim=1, descending=True, stable=True)[:, :P]
+    packing = Packing.of(torch.arange(P, device=picked.device) < count_B[:, None])
     parent, symbol = candidates.slot.gather(1, picked), candidates.symbol.gather(1, picked)
-    sentence = torch.arange(B, device=picked.device)[:, None]
-    parents = (sentence * before + parent).flatten()
-    output, direct_state = models.direct.step_outputs(symbol.flatten(), table.direct_state.select(parents))
+    parents, symbols = table.packing.row.gather(1, parent)[packing.filled], symbol[packing.filled]
+    output, direct_state = models.direct.step_outputs(symbols, table.direct_state.select(parents))
     lm_next = lm_state = None
     if models.lm is not None:
-        lm_next, lm_state = models.lm.step(symbol.flatten(), table.lm_state.select(parents))
-        lm_next = lm_next.view(B, P, -1)
+        lm_next, lm_state = models.lm.step(symbols, table.lm_state.select(parents))
+        lm_next = packing.spread(lm_next)
     channel_state = None
     if candidates.channel_state is not None:
-        own = (sentence * candidates.slot.shape[1] + picked).flatten()
+        own = candidates.packing.row.gather(1, picked)[packing.filled]
         channel_state = candidates.channel_state.select(own)
     return Table(
         objective=_rows(objective_BQI, picked),
         direct=_rows(candidates.direct, picked),
         lm=None if candidates.lm is None else candidates.lm.gather(1, picked),
         column=None if candidates.column is None else ChannelColumn(*(_rows(x, picked) for x in candidates.column)),
-        output=_unflatten(output, B),
+        packing=packing,
+        output_scores=packing.spread(output.scores),
+        output_gate=output.gate,
         lm_next=lm_next,
         direct_state=direct_state,
         lm_state=lm_state,
@@ -431,8 +494,3 @@ def _next_table(models: Models, table: Table, candidates: Candidates, objective_
 def _rows(x_BPI: Tensor, slots_BQ: Tensor) -> Tensor:
     """The rows of the given slots: [B,P,I] -> [B,Q,I]."""
     return x_BPI.gather(1, slots_BQ[:, :, None].expand(-1, -1, x_BPI.shape[2]))
-
-
-def _unflatten(side: Side, batch: int) -> Side:
-    """[B·P,...] -> [B,P,...]."""
-    return Side(*(x.view(batch, -1, x.shape[-1]) for x in side))
