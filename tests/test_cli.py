@@ -100,7 +100,7 @@ def test_training_prints_the_perplexity_of_each_model_and_lines_when_piped(tmp_p
 def test_a_terminal_gets_a_progress_bar(tmp_path: Path) -> None:
     import pty
 
-    config = toy_config(tmp_path, max_epochs=3)
+    config = toy_config(tmp_path, rows=2000, max_epochs=6)  # long enough for news between the first and the last step
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "noisychannel", "train", write_config(config)]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "140"}

@@ -9,19 +9,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from noisychannel.decode.chart import (
-    Answers,
-    Models,
-    Sentences,
-    Settings,
-    Table,
-    first_table,
-    partial_channel,
-    read_sentences,
-    step,
-)
+from noisychannel.decode.chart import first_table, partial_channel, read_sentences, step
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
+from noisychannel.decode.table import Answers, Models, Sentences, Settings, Table
 from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
 from noisychannel.symbols import BOS, EOS, PAD, UNK
 

@@ -68,9 +68,10 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Any, overwrite: bool
     if not ours and not begun and any(p.name != ".lock" for p in run.path.iterdir()):
         raise BadInputError(f"{run.path}: not empty, and no run directory; name another run_dir, or remove it")
     resumed = ours and not overwrite
+    record = config
     codecs: dict[str, tuple[Codec, Codec]] | None = None
     if resumed:
-        config = _continued(run, config)
+        record = _continued(run, config)
         groups = run.header()["groups"]
         if not _jobs(run, config, groups):
             say(f"{run.path}: every model is trained already; start anew with --overwrite")
@@ -88,9 +89,9 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Any, overwrite: bool
         else:
             data.input_codec.save(run.group(group).path, "input")
             data.output_codec.save(run.group(group).path, "output")
-        _write_group(run.group(group), config, data, group)
+        _write_group(run.group(group), record, data, group)
     if list(prepared) != [""]:
-        write_text(run.config_file, dump_config(config))
+        write_text(run.config_file, dump_config(record))
         run.write_header(sorted(prepared), {})
     jobs = _jobs(run, config, sorted(prepared))
     for job in jobs:
@@ -152,7 +153,7 @@ def _check_data(run: RunDirectory, data: Prepared) -> None:
 
 
 def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
-    """The configuration to go on with, for the models of before and those added now.
+    """The configuration as the run keeps it: with the models of before and those added now.
 
     Another one is refused, naming the first key that differs; the section of a model not yet begun is free.
     """
