@@ -1,4 +1,4 @@
-# make demo    train the three models on German nouns, from nothing
+# make demo    train, tune and evaluate on German nouns, from nothing
 # make test    lint, types and every test, from nothing
 # make bench   the loss benchmark on this machine
 PYTHON ?= python3
@@ -31,6 +31,7 @@ $(VENV)/.core: pyproject.toml constraints.txt
 
 # Only the word list is wanted of german-nouns, not the parser it depends on.
 $(VENV)/.demo: $(VENV)/.core
+	$(PIP) --editable '.[tune]'
 	$(PIP) --no-deps german-nouns
 	touch $@
 

@@ -8,29 +8,36 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from noisychannel.alignment import draw_alignment
+from noisychannel.cli.evaluate import EvaluateOptions, evaluate_run, table
 from noisychannel.cli.options import parse_options
 from noisychannel.cli.progress import make_display
 from noisychannel.cli.train import PERPLEXITY_NOTE
-from noisychannel.data.german_nouns import write_dative_plurals
+from noisychannel.cli.tune import TuneOptions, tune_run
+from noisychannel.data.german_nouns import NounFiles, write_dative_plurals
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
+from noisychannel.metrics import make_metric
 from noisychannel.runs import RunDirectory
 from noisychannel.scoring import Scorer
 from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
 from noisychannel.training.run import train_run
 from noisychannel.training.world import choose_device
+from noisychannel.weights import read_systems
 
 USAGE = """usage: noisychannel demo [--run_dir runs/demo] [--pairs 3000] [--overwrite]
 
 Train a small direct model, channel model and language model that turn German nouns into their dative plurals
-(Haus → Häusern): a few thousand pairs, and all other dative plurals of the package german-nouns as unpaired
-outputs. Prints their perplexities and a few alignments. Repeated, it resumes, or shows the finished models.
+(Haus → Häusern): a few thousand pairs, and all other dative plurals of the package german-nouns as unpaired outputs,
+but for those of the held-out nouns. Tune the weights, evaluate on held-out nouns, and show perplexities, alignments and
+the table of systems. Repeated, it resumes, or shows the finished models.
 
 example:
   noisychannel demo --run_dir runs/demo
 """
 
+SYSTEMS_SHOWN = ("direct+lm", "direct+channel+lm")
+TUNED_ON = 100
 SHOWN = (("Haus", "Häusern"), ("Apfelbaum", "Apfelbäumen"), ("Lehrerin", "Lehrerinnen"))
 
 
@@ -62,7 +69,8 @@ def run(words: list[str]) -> int:
     config.check()
     with make_display() as display:
         train_run(config, display, display.say, options.overwrite)
-    _show(RunDirectory.open(run_dir))
+    _show_models(RunDirectory.open(run_dir))
+    _show_systems(RunDirectory.open(run_dir), nouns)
     return 0
 
 
@@ -75,11 +83,26 @@ def demo_config(options: DemoOptions) -> RunConfig:
         direct=replace(model, bidirectional=True),
         channel=model,
         lm=ModelConfig(hidden_size=192, num_layers=1, dropout=0.1, batch_size=128, max_epochs=3, learning_rate=3e-3),
-        training=TrainingConfig(batch_size=32, max_epochs=16, learning_rate=2e-3, patience=4, decay_patience=1),
+        training=TrainingConfig(batch_size=32, max_epochs=12, learning_rate=2e-3, patience=4, decay_patience=1),
     )
 
 
-def _show(directory: RunDirectory) -> None:
+def _show_systems(directory: RunDirectory, nouns: NounFiles) -> None:
+    """Tune, once, and evaluate on the held-out nouns."""
+    if set(read_systems(directory)) < {"direct", *SYSTEMS_SHOWN}:
+        print(f"\ntuning the weights of {' and '.join(SYSTEMS_SHOWN)} on {TUNED_ON} dev nouns …", flush=True)
+        tune_run(TuneOptions(run=str(directory.path), systems=list(SYSTEMS_SHOWN), limit=TUNED_ON, k1=10, k2=5))
+    options = EvaluateOptions(run=str(directory.path), file=str(nouns.test), systems=list(SYSTEMS_SHOWN))
+    metrics = [make_metric("accuracy"), make_metric("edit_distance")]
+    held_out, results = evaluate_run(directory, options, metrics)
+    print("\n" + table(held_out, results, metrics, options))
+    program = shutil.which("noisychannel") or str(Path(sys.prefix, "bin", "noisychannel"))
+    print(f"\nThe models are in {directory.path}. Ask them about a noun, or a pair, of your own:")
+    print(f"  echo Baum | {program} decode {directory.path} --n_best 5 --explain")
+    print(f"  printf 'Baum\\tBäumen\\n' | {program} score {directory.path}")
+
+
+def _show_models(directory: RunDirectory) -> None:
     scorer = Scorer(directory, choose_device("cpu"))
     print(
         "dev perplexity per symbol: "
@@ -91,7 +114,4 @@ def _show(directory: RunDirectory) -> None:
         print(f"\n{record['input']} → {record['output']}    log-probabilities: {terms}")
         print("the direct model's alignment (● where an output letter, above, is emitted; ␄ ends a word)")
         print(draw_alignment(record["input_symbols"][:-1], record["output_symbols"][:-1], record["alignment"]))
-    print(f"\nThe models are in {directory.path}. Ask them about a pair of your own:")
-    program = shutil.which("noisychannel") or f"{Path(sys.prefix, 'bin', 'noisychannel')}"
-    print(f"  printf 'Baum\\tBäumen\\n' | {program} score {directory.path}")
     print(PERPLEXITY_NOTE, file=sys.stderr)

@@ -15,7 +15,7 @@ from noisychannel import __version__
 from noisychannel.errors import BadInputError, NoisyChannelError
 
 COMMANDS = {
-    "demo": "train on German nouns from nothing, in a few minutes",
+    "demo": "train, tune and evaluate on German nouns from nothing, in a few minutes",
     "train": "train direct, channel and language model (or any of them) into a run directory",
     "tune": "choose the weights of each system on the dev data",
     "evaluate": "decode a test set with every system and print one table",
