@@ -91,8 +91,9 @@ def _show_systems(directory: RunDirectory, nouns: NounFiles) -> None:
     """Tune, once, and evaluate on the held-out nouns."""
     if set(read_systems(directory)) < {"direct", *SYSTEMS_SHOWN}:
         print(f"\ntuning the weights of {' and '.join(SYSTEMS_SHOWN)} on {TUNED_ON} dev nouns …", flush=True)
-        search = {"limit": TUNED_ON, "iterations": 3, "k1": 10, "k2": 5}
-        tune_run(TuneOptions(run=str(directory.path), systems=list(SYSTEMS_SHOWN), **search))
+        tune_run(
+            TuneOptions(run=str(directory.path), systems=list(SYSTEMS_SHOWN), limit=TUNED_ON, iterations=3, k1=10, k2=5)
+        )
     options = EvaluateOptions(run=str(directory.path), file=str(nouns.test), systems=list(SYSTEMS_SHOWN))
     metrics = [make_metric("accuracy"), make_metric("edit_distance")]
     held_out, results = evaluate_run(directory, options, metrics)
