@@ -25,6 +25,8 @@ from noisychannel.symbols import EOS
 BEAMS = ((2, 1), (4, 2), (8, 4), (16, 8))
 INPUT_SYMBOLS, OUTPUT_SYMBOLS, HIDDEN, SCALE = 9, 9, 4, 3.0
 MAX_LENGTH = 6
+EOS_BONUS = 2.0
+"""Added to the direct model's EOS logit, so that outputs end."""
 TIE = 1e-9
 
 
@@ -52,7 +54,7 @@ class Problem:
                 model.double().eval()
                 for parameter in model.parameters():
                     parameter.mul_(SCALE)
-            models[0].output_word.bias[EOS] += 2.0  # so that outputs end
+            models[0].output_word.bias[EOS] += EOS_BONUS
         x = [*rng.choices(range(4, INPUT_SYMBOLS), k=rng.randint(2, 4)), EOS]
         weights = Weights(rng.uniform(0.3, 1), rng.uniform(0.3, 1), rng.uniform(0.3, 1), rng.uniform(0, 2))
         return Problem(x, *models, weights)
@@ -113,7 +115,8 @@ def main() -> None:
     print(
         f"recombination: noisychannel {__version__}, torch {torch.__version__}, {date.today().isoformat()}, "
         f"{len(seeds)} random models, seeds {seeds.start}..{seeds.stop - 1}, "
-        f"inputs of 3 to 5 symbols, outputs of at most {MAX_LENGTH}, search=viterbi, all three models and length\n"
+        f"inputs of 3 to 5 symbols, outputs of at most {MAX_LENGTH}, search=viterbi, all three models and length, "
+        f"EOS logit of the direct model raised by {EOS_BONUS:g}\n"
     )
     print("| k1 | k2 | joined better | literal better | same | neither completes | mean gain of joining |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")

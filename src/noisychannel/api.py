@@ -87,7 +87,7 @@ class NoisyChannel:
         """The best outputs of each of many texts; those of similar length are decoded together."""
         tags: Sequence[Sequence[str]] = [()] * len(texts) if features is None else features
         inputs = [self.input_codec.encode(text, tag) for text, tag in zip(texts, tags, strict=True)]
-        contexts = [self._context(tag) for tag in tags]
+        contexts = [self.context(tag) for tag in tags]
         found: list[list[Output]] = [[] for _ in texts]
         order = sorted(range(len(texts)), key=lambda n: (len(contexts[n]), len(inputs[n])))
         for start in range(0, len(order), batch_size):
@@ -102,10 +102,10 @@ class NoisyChannel:
         """Given outputs of a text by the same objective, best first."""
         ids = [self.output_codec.encode(output)[:-1] for output in outputs]
         texts = {tuple(tokens): output for tokens, output in zip(ids, outputs, strict=True)}
-        inputs, contexts = [self.input_codec.encode(text, features)], [self._context(features)]
+        inputs, contexts = [self.input_codec.encode(text, features)], [self.context(features)]
         (found,) = self.decoder.rerank(inputs, [ids], contexts)
         return [Output(texts[hypothesis.tokens], hypothesis) for hypothesis in found]
 
-    def _context(self, features: Sequence[str]) -> list[int]:
+    def context(self, features: Sequence[str]) -> list[int]:
         """What the channel reads before an output."""
         return self.output_codec.ids((), features)[:-1]

@@ -90,8 +90,8 @@ def with_all_terms(model: NoisyChannel, held_out: HeldOut, decoded: Decoded) -> 
         )
         if missing:
             inputs = [asked.input_codec.encode(text, features)]
-            contexts = [asked.output_codec.ids((), features)[:-1]]
-            (scored,) = asked.decoder.rerank(inputs, [[h.tokens for h in hypotheses]], contexts)
+            outputs = [[h.tokens for h in hypotheses]]
+            (scored,) = asked.decoder.rerank(inputs, outputs, [asked.context(features)])
             terms = {h.tokens: h for h in scored}
             hypotheses = [replace(h, channel=terms[h.tokens].channel, lm=terms[h.tokens].lm) for h in hypotheses]
         filled.append(hypotheses)

@@ -117,7 +117,7 @@ class NoisyChannelDecoder:
     ) -> list[list[Hypothesis]]:
         """Inputs whose contexts are of one length."""
         sentences = self._read(inputs, contexts)
-        settings = self._settings(sentences, n_best)
+        settings = self._settings(sentences)
         table: Table | None = first_table(self.models, settings, sentences)
         answers = Answers.none(len(inputs), n_best, sentences.inputs.device)
         history: list[Table] = []
@@ -152,7 +152,7 @@ class NoisyChannelDecoder:
         context = torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device)
         return read_sentences(self.models, padded, lengths, longest, context)
 
-    def _settings(self, sentences: Sentences, n_best: int) -> Settings:
+    def _settings(self, sentences: Sentences) -> Settings:
         allowed = torch.ones(sentences.direct.scores.shape[2], dtype=torch.bool, device=sentences.inputs.device)
         if not all(0 <= symbol < len(allowed) for symbol in self.barred):
             raise ValueError(
@@ -163,7 +163,6 @@ class NoisyChannelDecoder:
             weights=self.weights,
             k1=self.k1,
             k2=self.k2,
-            n_best=n_best,
             marginal=self.search == "marginal",
             channel_max=self.channel_alignment == "viterbi",
             allowed=allowed,

@@ -60,7 +60,6 @@ class Settings:
     weights: Weights
     k1: int
     k2: int
-    n_best: int
     marginal: bool
     """Sum over the direct model's alignments instead of taking the best."""
     channel_max: bool
