@@ -475,7 +475,7 @@ def test_max_length_depends_on_the_input_where_not_given() -> None:
 
 def test_stopping_early_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(13)
-    judge = chart._open
+    judge = chart.still_open
     steps = {"early": 0, "late": 0}
     seen = {True: 0, False: 0}
 
@@ -506,9 +506,9 @@ def test_stopping_early_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> No
             channel_alignment=SEARCHES[seed // 4 % 2],
         )
         xs, n_best = [random_input(rng) for _ in range(8)], rng.choice([1, 1, 2, 4])
-        monkeypatch.setattr(chart, "_open", count_steps)
+        monkeypatch.setattr(chart, "still_open", count_steps)
         early = decoder.decode(xs, n_best)
-        monkeypatch.setattr(chart, "_open", everything_open)
+        monkeypatch.setattr(chart, "still_open", everything_open)
         late = decoder.decode(xs, n_best)
         same_batch(early, late)
         seen[weights.length > 0] += sum(found[0].complete and found[0].length > 1 for found in early)
@@ -562,9 +562,12 @@ class Chain(nn.Module):
     def start_outputs(self, n: int) -> Position:
         return Position(torch.zeros(n, dtype=torch.long))
 
-    def step_outputs(self, symbols_N: torch.Tensor, state: Position) -> tuple[Side, Position]:
-        scores = self.logits[state.said, symbols_N]
-        return Side(scores, torch.zeros(len(symbols_N), 1, dtype=torch.float64)), Position(state.said + 1)
+    def step_outputs(
+        self, symbols_N: torch.Tensor, state: Position, parents_N: torch.Tensor | None = None
+    ) -> tuple[Side, Position]:
+        said = state.said if parents_N is None else state.said[parents_N]
+        scores = self.logits[said, symbols_N]
+        return Side(scores, torch.zeros(len(symbols_N), 1, dtype=torch.float64)), Position(said + 1)
 
     def emit_logits(self, input_side: Side, output_side: Side) -> torch.Tensor:
         return input_side.gate[..., :, None, 0] + output_side.gate[..., None, :, 0]

@@ -41,16 +41,37 @@ def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor)
 
 
 @torch.no_grad()
-def log_normaliser(input_scores: Tensor, output_scores: Tensor) -> Tensor:
-    """log Σ_w exp(a_i[w] + c_j[w]), for a search that needs every word: [B,I,V], [B,J,V] -> [B,I,J]."""
-    _check(input_scores, output_scores)
-    return _normalise(input_scores, output_scores).log
+def log_normaliser(input_scores: Tensor | Scaled, output_scores: Tensor | Scaled) -> Tensor:
+    """log Σ_w exp(a_i[w] + c_j[w]), for a search that needs every word: [B,I,V], [B,J,V] -> [B,I,J].
+
+    A side that meets many others is best given as ``Scaled.of(scores)``, computed once.
+    """
+    a, c = (x if isinstance(x, Scaled) else Scaled.of(x) for x in (input_scores, output_scores))
+    _check(a.scores, c.scores)
+    return _normalise(a, c).log
+
+
+class Scaled(NamedTuple):
+    """Scores of one side, prepared for the product: exp(scores - max)."""
+
+    scores: Tensor
+    """[B,I,V], in float32 at least."""
+    exp: Tensor
+    """[B,I,V]."""
+    max: Tensor
+    """[B,I,1]."""
+
+    @staticmethod
+    def of(scores: Tensor) -> Scaled:
+        scores = at_least_float32(scores)
+        largest = scores.amax(-1, keepdim=True)
+        return Scaled(scores, (scores - largest).exp_(), largest)
 
 
 class _WordLogProbs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input_scores: Tensor, output_scores: Tensor, targets: Tensor) -> Tensor:
-        normaliser = _normalise(input_scores, output_scores)
+        normaliser = _normalise(Scaled.of(input_scores), Scaled.of(output_scores))
         target_input = input_scores.gather(2, targets[:, None, :].expand(-1, input_scores.shape[1], -1))
         target_output = output_scores.gather(2, targets[:, :, None]).mT
         ctx.save_for_backward(input_scores, output_scores, targets, normaliser.product, normaliser.lost_N3)
@@ -61,7 +82,8 @@ class _WordLogProbs(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         input_scores, output_scores, targets, product_BIJ, lost_N3 = ctx.saved_tensors
         grad_BIJ = grads[0]
-        a, c = _Scaled.of(input_scores), _Scaled.of(output_scores)
+        # Recomputed, being cheaper than kept.
+        a, c = Scaled.of(input_scores), Scaled.of(output_scores)
         ratio_BIJ = -grad_BIJ / product_BIJ
         ratio_BIJ[tuple(lost_N3.unbind(1))] = 0.0
         with torch.autocast(input_scores.device.type, enabled=False):
@@ -69,7 +91,7 @@ class _WordLogProbs(torch.autograd.Function):
             grad_output = (ratio_BIJ.mT @ a.exp).mul_(c.exp)
         grad_input.scatter_add_(2, targets[:, None, :].expand_as(grad_BIJ), grad_BIJ)
         grad_output.scatter_add_(2, targets[:, :, None], grad_BIJ.sum(1)[:, :, None])
-        for (b, i, j), logits_NV in _long_way(lost_N3, input_scores, output_scores):
+        for (b, i, j), logits_NV in _long_way(lost_N3, a, c):
             grad_NV = logits_NV.softmax(1) * -grad_BIJ[b, i, j, None]
             grad_input.index_put_((b, i), grad_NV, accumulate=True)
             grad_output.index_put_((b, j), grad_NV, accumulate=True)
@@ -85,29 +107,15 @@ class _Normaliser(NamedTuple):
     """The entries (b, i, j) that were recomputed."""
 
 
-def _normalise(input_scores: Tensor, output_scores: Tensor) -> _Normaliser:
-    a, c = _Scaled.of(input_scores), _Scaled.of(output_scores)
-    with torch.autocast(input_scores.device.type, enabled=False):
+def _normalise(a: Scaled, c: Scaled) -> _Normaliser:
+    with torch.autocast(a.exp.device.type, enabled=False):
         product_BIJ = a.exp @ c.exp.mT
-    lost_BIJ = product_BIJ < _threshold(product_BIJ.dtype, input_scores.shape[2])
+    lost_BIJ = product_BIJ < _threshold(product_BIJ.dtype, a.exp.shape[2])
     log_BIJ = product_BIJ.masked_fill(lost_BIJ, 1.0).log_() + a.max + c.max.mT
     lost_N3 = lost_BIJ.nonzero()
-    for (b, i, j), logits_NV in _long_way(lost_N3, input_scores, output_scores):
+    for (b, i, j), logits_NV in _long_way(lost_N3, a, c):
         log_BIJ[b, i, j] = logits_NV.logsumexp(1)
     return _Normaliser(log_BIJ, product_BIJ, lost_N3)
-
-
-class _Scaled(NamedTuple):
-    """Scores as exp(scores - max), and that max [.., 1]; recomputed in backward, being cheaper than kept."""
-
-    exp: Tensor
-    max: Tensor
-
-    @staticmethod
-    def of(scores: Tensor) -> _Scaled:
-        scores = at_least_float32(scores)
-        largest = scores.amax(2, keepdim=True)
-        return _Scaled((scores - largest).exp_(), largest)
 
 
 def _threshold(dtype: torch.dtype, vocab_size: int) -> float:
@@ -115,13 +123,11 @@ def _threshold(dtype: torch.dtype, vocab_size: int) -> float:
     return vocab_size * finfo.tiny / finfo.eps
 
 
-def _long_way(
-    entries_N3: Tensor, input_scores: Tensor, output_scores: Tensor
-) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
+def _long_way(entries_N3: Tensor, a: Scaled, c: Scaled) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
     """The V logits of each listed entry (b, i, j), a block of entries at a time."""
-    for block in entries_N3.split(max(1, RECOMPUTED_AT_ONCE // input_scores.shape[2])):
+    for block in entries_N3.split(max(1, RECOMPUTED_AT_ONCE // a.scores.shape[2])):
         b, i, j = block.unbind(1)
-        yield (b, i, j), at_least_float32(input_scores[b, i]) + at_least_float32(output_scores[b, j])
+        yield (b, i, j), a.scores[b, i] + c.scores[b, j]
 
 
 def _check(input_scores: Tensor, output_scores: Tensor) -> None:

@@ -9,10 +9,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from noisychannel.decode.chart import first_table, partial_channel, read_sentences, step
+from noisychannel.decode.chart import read_sentences
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.decode.table import Answers, Models, Sentences, Settings, Table
+from noisychannel.decode.search import search as search_batch
+from noisychannel.decode.search import spell
+from noisychannel.decode.table import Answers, Models, Sentences, Settings
 from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
 from noisychannel.symbols import BOS, EOS, PAD, UNK
 
@@ -70,13 +72,20 @@ class NoisyChannelDecoder:
                 f"lm_proposals is {lm_proposals}; it must not be negative, and needs a language model (lm)"
             )
         self.models = Models(direct, channel if weights.channel else None, lm if weights.lm or lm_proposals else None)
-        self.lm_proposals = lm_proposals
         for module in (direct, channel, lm):
             if isinstance(module, nn.Module):
                 module.eval()  # dropout has no place in a search
         self.weights, self.k1, self.k2, self.max_length = weights, k1, k2, max_length
         self.search, self.channel_alignment = search, channel_alignment
-        self.barred = {PAD, BOS, *barred} | (set() if allow_unk else {UNK})
+        self._settings = Settings(
+            weights=weights,
+            k1=k1,
+            k2=k2,
+            marginal=search == "marginal",
+            channel_max=channel_alignment == "viterbi",
+            barred=frozenset({PAD, BOS, *barred} | (set() if allow_unk else {UNK})),
+            lm_proposals=lm_proposals,
+        )
 
     @torch.no_grad()
     def decode(
@@ -116,20 +125,14 @@ class NoisyChannelDecoder:
         self, inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]], n_best: int
     ) -> list[list[Hypothesis]]:
         """Inputs whose contexts are of one length."""
-        sentences = self._read(inputs, contexts)
-        settings = self._settings(sentences)
-        table: Table | None = first_table(self.models, settings, sentences)
-        answers = Answers.none(len(inputs), n_best, sentences.inputs.device)
-        history: list[Table] = []
-        for length in range(1, int(sentences.max_length.max()) + 1):
-            if table is None:
-                break
-            history.append(table)
-            table, answers = step(self.models, settings, sentences, table, answers, length)
-        found = self._hypotheses(history, answers)
+        found = search_batch(self.models, self._settings, self._read(inputs, contexts), n_best)
+        complete = self._hypotheses(found.answers, spell(found.traces, found.answers), complete=True)
+        # A partial output has one symbol more before the end of its trace: no EOS.
+        partial_tokens = spell(found.traces, found.partial._replace(length=found.partial.length + 1))
+        partial = self._hypotheses(found.partial, partial_tokens, complete=False)
         return [
-            self._align(ids, context, best) if best else [self._partial(history, sentences, n)]
-            for n, (ids, context, best) in enumerate(zip(inputs, contexts, found, strict=True))
+            self._align(ids, context, best) if best else rest
+            for ids, context, best, rest in zip(inputs, contexts, complete, partial, strict=True)
         ]
 
     def _check(
@@ -150,52 +153,21 @@ class NoisyChannelDecoder:
         lengths = lengths.to(device)
         longest = 2 * lengths + 10 if self.max_length is None else torch.full_like(lengths, self.max_length)
         context = torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device)
-        return read_sentences(self.models, padded, lengths, longest, context)
+        return read_sentences(self.models, self._settings, padded, lengths, longest, context)
 
-    def _settings(self, sentences: Sentences) -> Settings:
-        allowed = torch.ones(sentences.direct.scores.shape[2], dtype=torch.bool, device=sentences.inputs.device)
-        if not all(0 <= symbol < len(allowed) for symbol in self.barred):
-            raise ValueError(
-                f"barred: {sorted(self.barred)} are not all symbols of the vocabulary (0..{len(allowed) - 1})"
-            )
-        allowed[list(self.barred)] = False
-        return Settings(
-            weights=self.weights,
-            k1=self.k1,
-            k2=self.k2,
-            marginal=self.search == "marginal",
-            channel_max=self.channel_alignment == "viterbi",
-            allowed=allowed,
-            lm_proposals=self.lm_proposals,
-        )
-
-    def _hypotheses(self, history: list[Table], answers: Answers) -> list[list[Hypothesis]]:
+    def _hypotheses(
+        self, answers: Answers, outputs: list[list[tuple[int, ...]]], complete: bool
+    ) -> list[list[Hypothesis]]:
         """The answers of each sentence, best first, not yet aligned."""
-        columns = (x.tolist() for x in answers)
         found: list[list[Hypothesis]] = []
-        for n, rows in enumerate(zip(*columns, strict=True)):
+        for tokens_list, *rows in zip(outputs, *(x.tolist() for x in answers[:5]), strict=True):
             best = []
-            for score, direct, channel, lm, length, slot in zip(*rows, strict=True):
-                if score > -torch.inf:
-                    tokens = _tokens(history, n, length - 1, slot)
-                    terms = channel if self.weights.channel else None, lm if self.weights.lm else None
-                    best.append(Hypothesis(tokens, score, direct, *terms, length, None, None, complete=True))
+            # Those without a score stand last, and have no output.
+            for tokens, score, direct, channel, lm, length in zip(tokens_list, *rows, strict=False):
+                terms = channel if self.weights.channel else None, lm if self.weights.lm else None
+                best.append(Hypothesis(tokens, score, direct, *terms, length, None, None, complete))
             found.append(best)
         return found
-
-    def _partial(self, history: list[Table], sentences: Sentences, n: int) -> Hypothesis:
-        """The best of the longest partial outputs of a sentence without a complete one."""
-        length = max(k for k, table in enumerate(history) if bool((table.objective[n] > -torch.inf).any()))
-        table = history[length]
-        slot, cell = divmod(int(table.objective[n].argmax()), table.objective.shape[2])
-        channel = None
-        if table.column is not None:
-            channel = float(partial_channel(table.column.written, sentences.lengths)[n, slot, cell])
-        lm = float(table.lm[n, slot]) if self.weights.lm and table.lm is not None else None
-        score, direct = float(table.objective[n, slot, cell]), float(table.direct[n, slot, cell])
-        return Hypothesis(
-            _tokens(history, n, length, slot), score, direct, channel, lm, length, None, None, complete=False
-        )
 
     def _align(self, ids: Sequence[int], context: Sequence[int], found: list[Hypothesis]) -> list[Hypothesis]:
         """Add the best alignments, which the search itself does not need."""
@@ -266,15 +238,6 @@ def _padded(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[T
     for row, ids in zip(padded, sequences, strict=True):
         row[: len(ids)] = torch.tensor(list(ids), dtype=torch.long)
     return padded.to(device), lengths
-
-
-def _tokens(history: list[Table], n: int, length: int, slot: int) -> tuple[int, ...]:
-    """The prefix in a slot of the table of its length, traced back to the empty one."""
-    tokens: list[int] = []
-    for table in reversed(history[1 : length + 1]):
-        tokens.append(int(table.symbol[n, slot]))
-        slot = int(table.parent[n, slot])
-    return tuple(reversed(tokens))
 
 
 def _positions(alignment_BJ: Tensor) -> list[tuple[int, ...]]:

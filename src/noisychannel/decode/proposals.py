@@ -17,6 +17,8 @@ from torch import Tensor
 
 LOGITS_AT_ONCE = 1 << 24
 """Elements of the [R,M,V] block: bounds memory."""
+FIRST_LOOK = 8
+"""Extensions looked at for each proposal in the first block; each further block is twice as large."""
 
 
 class Proposals(NamedTuple):
@@ -34,34 +36,32 @@ def propose(
     input_scores_BIV: Tensor,
     output_scores_BPV: Tensor,
     normaliser_BIP: Tensor,
-    allowed_BIV: Tensor,
     k1: int,
 ) -> Proposals:
     """Rank reach(u, i) + log q(w | i, u) over prefixes u and symbols w, separately in each cell i.
 
-    ``allowed`` broadcasts to [B,I,V]: which symbols may be proposed where.
+    A symbol whose input score is -inf in a cell is not proposed there.
     """
     B, P, I = reach_BPI.shape
     V = input_scores_BIV.shape[2]
     reach_sorted, order = reach_BPI.transpose(1, 2).reshape(B * I, P).sort(dim=1, descending=True)
     input_scores, normaliser = input_scores_BIV.reshape(B * I, V), normaliser_BIP.reshape(B * I, P)
-    allowed = allowed_BIV.expand(B, I, V).reshape(B * I, V)
     sentence = torch.arange(B, device=order.device).repeat_interleave(I)
 
     best = torch.full((B * I, k1), -torch.inf, dtype=reach_BPI.dtype, device=order.device)
     best_prefix = torch.zeros(B * I, k1, dtype=torch.long, device=order.device)
     best_symbol = torch.zeros_like(best_prefix)
-    done = 0
+    done, look = 0, max(1, FIRST_LOOK * k1 // V)
     while done < P:
         # Rows whose next prefix, were it to extend for nothing, would still come among the best.
         rows = (reach_sorted[:, done] > best[:, -1]).nonzero().squeeze(1)
         if len(rows) == 0:
             break
-        M = max(1, min(P - done, LOGITS_AT_ONCE // (len(rows) * V)))
+        M = max(1, min(look, P - done, LOGITS_AT_ONCE // (len(rows) * V)))
         prefix_RM = order[rows, done : done + M]
         word_RMV = input_scores[rows, None] + output_scores_BPV[sentence[rows, None], prefix_RM]
         ahead_RM = reach_sorted[rows, done : done + M] - normaliser[rows].gather(1, prefix_RM)
-        score_RMV = (word_RMV + ahead_RM[..., None]).masked_fill(~allowed[rows, None], -torch.inf)
+        score_RMV = word_RMV + ahead_RM[..., None]
         top, place = score_RMV.flatten(1).topk(min(k1, M * V), dim=1)
         merged = torch.cat([best[rows], top.to(best.dtype)], dim=1)
         prefixes = torch.cat([best_prefix[rows], prefix_RM.gather(1, place // V)], dim=1)
@@ -69,5 +69,5 @@ def propose(
         best[rows], chosen = merged.topk(k1, dim=1)
         best_prefix[rows] = prefixes.gather(1, chosen)
         best_symbol[rows] = symbols.gather(1, chosen)
-        done += M
+        done, look = done + M, 2 * look
     return Proposals(best.view(B, I, k1), best_prefix.view(B, I, k1), best_symbol.view(B, I, k1))

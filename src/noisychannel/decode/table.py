@@ -1,7 +1,8 @@
 """What the chart search is made of: sentences, the table of live prefixes, its candidates, and the answers.
 
 Shapes: B sentences, I input positions (cells of one length), P prefixes of the table, Q candidates, N prefixes or
-candidates that there are, K = K1, V output symbols, X input symbols, G gate size, A answers.
+candidates that there are, R prefixes that are extended, K = K1, V output symbols, X input symbols, G gate size, A
+answers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from noisychannel.decode.columns import Accumulate, ChannelColumn, cumulative_max, cumulative_sum
 from noisychannel.decode.objective import Weights
+from noisychannel.joint import Scaled
 from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
 from noisychannel.models.ssnt import Side
 
@@ -64,8 +66,8 @@ class Settings:
     """Sum over the direct model's alignments instead of taking the best."""
     channel_max: bool
     """Take the channel's best alignment instead of the sum (the paper's equation)."""
-    allowed: Tensor
-    """Symbols that may be proposed, [V]."""
+    barred: frozenset[int]
+    """Symbols that may not be proposed."""
     lm_proposals: int
     """Further proposals for each cell, by the language model."""
 
@@ -76,6 +78,22 @@ class Settings:
     @property
     def over_channel(self) -> Accumulate:
         return cumulative_max if self.channel_max else cumulative_sum
+
+
+class Known(NamedTuple):
+    """What one model makes of the input, prepared to meet many outputs."""
+
+    words: Scaled
+    """[B,I,V] for the direct model, [B,I,X] for the channel."""
+    gate: Tensor
+    """[B,I,G]."""
+
+    @staticmethod
+    def of(side: Side) -> Known:
+        return Known(Scaled.of(side.scores), side.gate)
+
+    def select(self, rows: Tensor) -> Known:
+        return Known(Scaled(*(x[rows] for x in self.words)), self.gate[rows])
 
 
 class Sentences(NamedTuple):
@@ -89,10 +107,12 @@ class Sentences(NamedTuple):
     """False in the padding, [B,I]."""
     max_length: Tensor
     """Longest output, EOS included, [B]."""
-    direct: Side
-    """What the direct model has read: [B,I,V], [B,I,G]."""
-    channel: Side | None
-    """What the channel is to write: [B,I,X], [B,I,G]."""
+    direct: Known
+    """What the direct model has read."""
+    proposable: Tensor
+    """The direct model's scores of the symbols that may be proposed, -inf of the others: [B,I,V]."""
+    channel: Known | None
+    """What the channel is to write."""
     context: Tensor
     """What stands before every output, and the channel reads first (features): [B,T]."""
 
@@ -100,6 +120,18 @@ class Sentences(NamedTuple):
         """The value in each sentence's last column: [B,Q]."""
         last = (self.lengths - 1)[:, None, None].expand(-1, x_BQI.shape[1], 1)
         return x_BQI.gather(2, last).squeeze(2)
+
+    def select(self, rows: Tensor) -> Sentences:
+        return Sentences(
+            self.inputs[rows],
+            self.lengths[rows],
+            self.inside[rows],
+            self.max_length[rows],
+            self.direct.select(rows),
+            self.proposable[rows],
+            None if self.channel is None else self.channel.select(rows),
+            self.context[rows],
+        )
 
 
 class Table(NamedTuple):
@@ -118,16 +150,37 @@ class Table(NamedTuple):
     """The direct model after the prefix: [B,P,V]."""
     output_gate: Tensor
     """[N,G]."""
-    lm_next: Tensor | None
-    """The language model's log p(next symbol): [B,P,V]."""
     direct_state: Any
-    lm_state: Any
     channel_state: Any
     """States of the N prefixes."""
+    lm_state: Any
+    """States of prefixes one symbol shorter: the language model is run on those that propose, once they do."""
+    lm_parent: Tensor
+    """The row of each prefix there, [N]."""
     parent: Tensor
     """Slot of the prefix without its last symbol, in the table before: [B,P]."""
     symbol: Tensor
     """The last symbol: [B,P]."""
+
+    def select(self, rows: Tensor) -> Table:
+        """The table of the given sentences."""
+        kept = torch.zeros_like(self.parent[:, 0], dtype=torch.bool).index_fill_(0, rows, True)[self.packing.sentence]
+        among = kept.nonzero().squeeze(1)
+        return Table(
+            objective=self.objective[rows],
+            direct=self.direct[rows],
+            lm=None if self.lm is None else self.lm[rows],
+            column=None if self.column is None else ChannelColumn(*(x[rows] for x in self.column)),
+            packing=Packing.of(self.packing.filled[rows]),
+            output_scores=self.output_scores[rows],
+            output_gate=self.output_gate[among],
+            direct_state=self.direct_state.select(among),
+            channel_state=None if self.channel_state is None else self.channel_state.select(among),
+            lm_state=self.lm_state,
+            lm_parent=self.lm_parent[among],
+            parent=self.parent[rows],
+            symbol=self.symbol[rows],
+        )
 
 
 class Candidates(NamedTuple):
@@ -146,6 +199,12 @@ class Candidates(NamedTuple):
     """log p(x | y) of a candidate taken as complete: [B,Q]."""
     channel_state: Any
     """States of the N candidates."""
+    lm_state: Any
+    """States of the R prefixes that are extended."""
+    rows: Tensor
+    """Those prefixes, among the N of the table: [R]."""
+    family: Tensor
+    """Which of them each of the N candidates extends: [N]."""
     packing: Packing
     place: Tensor
     """Which candidate each proposal is, -1 for none: [B,I,K]."""
@@ -164,12 +223,20 @@ class Answers(NamedTuple):
 
     @staticmethod
     def none(batch: int, size: int, device: torch.device) -> Answers:
-        empty = torch.full((batch, size), -torch.inf, dtype=torch.float64, device=device)
-        pointer = torch.zeros(batch, size, dtype=torch.long, device=device)
-        return Answers(empty, empty, empty, empty, pointer, pointer)
+        scores = (torch.full((batch, size), -torch.inf, dtype=torch.float64, device=device) for _ in range(4))
+        pointers = (torch.zeros(batch, size, dtype=torch.long, device=device) for _ in range(2))
+        return Answers(*scores, *pointers)
 
     def merge(self, other: Answers) -> Answers:
         """The best of both."""
         both = Answers(*(torch.cat(pair, dim=1) for pair in zip(self, other, strict=True)))
         best = both.score.topk(self.score.shape[1], dim=1).indices
         return Answers(*(x.gather(1, best) for x in both))
+
+    def select(self, rows: Tensor) -> Answers:
+        return Answers(*(x[rows] for x in self))
+
+    def put(self, rows: Tensor, other: Answers) -> None:
+        """Overwrite those of the sentences ``rows``."""
+        for x, y in zip(self, other, strict=True):
+            x[rows] = y

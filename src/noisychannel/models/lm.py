@@ -41,9 +41,12 @@ class LanguageModel(nn.Module):
         """The state of ``n`` outputs of which nothing has been said, not even BOS."""
         return self.decoder.start(n)
 
-    def step(self, symbols_N: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
-        """Append a symbol (BOS first) to each output: log p(next symbol) [N,V], and the state to go on from."""
-        states_NH, state = self.decoder.step(symbols_N, state)
+    def step(self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None) -> tuple[Tensor, LSTMState]:
+        """Append a symbol (BOS first) to each output: log p(next symbol) [N,V], and the state to go on from.
+
+        The outputs are those of ``state`` or, where ``parents`` are given, those of its rows.
+        """
+        states_NH, state = self.decoder.step(symbols_N, state, parents_N)
         return at_least_float32(self.word(states_NH)).log_softmax(-1), state
 
 

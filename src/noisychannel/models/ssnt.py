@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from noisychannel import lattice
 from noisychannel.joint import word_log_probs
@@ -112,24 +112,30 @@ class SSNT(nn.Module):
         """The state of ``n`` inputs of which nothing has been read. Refused for a bidirectional encoder."""
         return self._stepping_encoder().start(n)
 
-    def step_inputs(self, symbols_N: Tensor, state: LSTMState) -> tuple[Side, LSTMState]:
-        """Append a symbol to each input: Side of [N,...] at the new position."""
-        states_NH, state = self._stepping_encoder().step(symbols_N, state)
+    def step_inputs(
+        self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
+    ) -> tuple[Side, LSTMState]:
+        """Append a symbol to each input (of the rows ``parents``, where given): Side of [N,...] at the new position."""
+        states_NH, state = self._stepping_encoder().step(symbols_N, state, parents_N)
         return self._input_side(states_NH), state
 
     def start_outputs(self, n: int) -> LSTMState:
         """The state of ``n`` outputs of which nothing has been said, not even BOS."""
         return self.decoder.start(n)
 
-    def step_outputs(self, symbols_N: Tensor, state: LSTMState) -> tuple[Side, LSTMState]:
-        """Append a symbol (BOS first) to each output: Side of [N,...] for the position after it."""
-        states_NH, state = self.decoder.step(symbols_N, state)
+    def step_outputs(
+        self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
+    ) -> tuple[Side, LSTMState]:
+        """Append a symbol (BOS first) to each output (of the rows ``parents``): Side of [N,...] for what follows it."""
+        states_NH, state = self.decoder.step(symbols_N, state, parents_N)
         return self._output_side(states_NH), state
 
     def emit_logits(self, input_side: Side, output_side: Side) -> Tensor:
         """logit of e(i, j): Sides of [..., I, G] and [..., J, G] -> [..., I, J], in float32 or better."""
-        hidden = torch.tanh(input_side.gate[..., :, None, :] + output_side.gate[..., None, :, :])
-        return at_least_float32(self.emit(hidden).squeeze(-1))
+        # tanh(x) = 2σ(2x) - 1, which on a CPU is several times faster; the 2 and the -1 go into the outer product.
+        hidden = (2 * input_side.gate)[..., :, None, :] + (2 * output_side.gate)[..., None, :, :]
+        bias = self.emit.bias - self.emit.weight.sum()
+        return at_least_float32(F.linear(hidden.sigmoid_(), 2 * self.emit.weight, bias).squeeze(-1))
 
     def _input_side(self, states: Tensor) -> Side:
         return Side(self.input_word(states), self.input_gate(states))
