@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from noisychannel.decode import proposals
-from noisychannel.decode.proposals import Proposals, propose
+from noisychannel.decode.proposals import Listed, Proposals, propose
 
 
 class Problem(NamedTuple):
@@ -59,7 +59,7 @@ def everything_sorted(problem: Problem) -> list[list[list[tuple[float, int, int]
 
 def solve(problem: Problem) -> Proposals:
     reach, a, c, norm, allowed, k1 = problem
-    return propose(reach, a.masked_fill(~allowed, -torch.inf), c, norm, k1)
+    return propose(reach, Listed.of(a.masked_fill(~allowed, -torch.inf)), Listed.of(c), norm, k1)
 
 
 def assert_exact(found: Proposals, problem: Problem) -> None:
@@ -144,7 +144,7 @@ def test_float32_scores() -> None:
     for seed in range(10):
         problem = random_problem(seed)
         reach, a, c, norm, _, k1 = problem
-        found = propose(reach, a.float(), c.float(), norm.float(), k1)
+        found = propose(reach, Listed.of(a.float()), Listed.of(c.float()), norm.float(), k1)
         exact = solve(problem)
         assert found.score.dtype == torch.float64
         torch.testing.assert_close(found.score, exact.score, atol=1e-5, rtol=0)
@@ -176,3 +176,48 @@ def test_cells_stop_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_exact(found, problem)
     assert counted.rounds >= P
     assert counted.ranked < 0.5 * (I * P) * (V + 2 * k1)
+
+
+@pytest.mark.parametrize("room", [1, 600, 1 << 24])
+@pytest.mark.parametrize("listed", [1, 3, 6])
+def test_lists_of_a_large_vocabulary_miss_nothing(listed: int, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peaked scores, whose best are on the lists, and flat ones, whose best are not."""
+    monkeypatch.setattr(proposals, "LISTED", listed)
+    monkeypatch.setattr(proposals, "LOGITS_AT_ONCE", room)
+    everything, whole = proposals._Block.everything, []
+    monkeypatch.setattr(
+        proposals._Block, "everything", lambda block, k1: whole.append(len(block.rows)) or everything(block, k1)
+    )
+    cells = 0
+    for seed in range(30):
+        problem = random_problem(
+            seed, B=2, P=1 + seed % 6, I=3, V=50, k1=[1, 4, 12][seed % 3], gap=[0.1, 4.0][seed % 2]
+        )
+        peaks = problem.input_scores_BIV.exp() if seed % 3 else 0.01 * problem.input_scores_BIV
+        normaliser = (peaks[:, :, None] + problem.output_scores_BPV[:, None]).logsumexp(-1)
+        problem = problem._replace(input_scores_BIV=peaks, normaliser_BIP=normaliser)
+        if seed % 4 == 0:
+            allowed = torch.rand(2, 3, 50, generator=torch.Generator().manual_seed(seed)) < [0.05, 0.7][seed % 8 == 0]
+            problem = problem._replace(allowed_BIV=allowed)
+        assert_exact(solve(problem), problem)
+        cells += 6
+    assert whole, "some cells must be looked at whole"
+    if room > 1 and listed > 1:
+        assert sum(whole) < 0.7 * cells, "and some must not"
+
+
+def test_equal_scores_on_the_edge_of_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many symbols share the L-th score, so that a list holds some of them and not others; none is lost or doubled."""
+    monkeypatch.setattr(proposals, "LISTED", 3)
+    for seed in range(30):
+        problem = random_problem(seed, V=30, k1=25, gap=0.5)
+        a, c = problem.input_scores_BIV.round(), problem.output_scores_BPV.round()
+        problem = problem._replace(
+            input_scores_BIV=a, output_scores_BPV=c, normaliser_BIP=(a[:, :, None] + c[:, None]).logsumexp(-1)
+        )
+        found, expected = solve(problem), everything_sorted(problem)
+        for b in range(2):
+            for i in range(3):
+                extensions = list(zip(found.prefix[b, i].tolist(), found.symbol[b, i].tolist(), strict=True))
+                assert len(set(extensions)) == 25
+                assert found.score[b, i].tolist() == pytest.approx([score for score, _, _ in expected[b][i]], abs=1e-9)

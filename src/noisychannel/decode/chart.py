@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from noisychannel.decode.columns import ChannelColumn, Transitions, advance_channel
-from noisychannel.decode.proposals import Proposals, propose
+from noisychannel.decode.proposals import Listed, Proposals, propose
 from noisychannel.decode.selection import complete, still_open, survivors
 from noisychannel.decode.table import Answers, Candidates, Known, Models, Packing, Sentences, Settings, Table
 from noisychannel.joint import log_normaliser
@@ -59,7 +59,7 @@ def read_sentences(
     last_BI = torch.arange(inputs_BI.shape[1], device=inside_BI.device) == (lengths - 1)[:, None]
     proposable[:, :, EOS].masked_fill_(~last_BI, -torch.inf)
     channel = None if models.channel is None else Known.of(models.channel.read_outputs(inputs_BI))
-    return Sentences(inputs_BI, lengths, inside_BI, max_length, direct, proposable, channel, context_BT)
+    return Sentences(inputs_BI, lengths, inside_BI, max_length, direct, Listed.of(proposable), channel, context_BT)
 
 
 def first_table(models: Models, settings: Settings, sentences: Sentences) -> Table:
@@ -103,7 +103,7 @@ def step(
     outside_B1I = ~sentences.inside[:, None]
     reach = transitions.reach(table.objective, settings.over_direct).masked_fill(outside_B1I, -torch.inf)
     reach_direct = transitions.reach(table.direct, settings.over_direct).masked_fill(outside_B1I, -torch.inf)
-    proposals = propose(reach, sentences.proposable, table.output_scores, normaliser_BIP, settings.k1)
+    proposals = propose(reach, sentences.proposable, Listed.of(table.output_scores), normaliser_BIP, settings.k1)
     spoken = None
     if models.lm is not None and settings.lm_proposals:
         spoken = _speak(models.lm, table, torch.arange(len(table.lm_parent), device=reach.device))
@@ -149,9 +149,9 @@ def _with_lm_proposals(
 ) -> Proposals:
     """The direct model's proposals and those of the language model that are not among them."""
     lm_BPV = table.packing.spread(lm_NV)
-    anywhere_BIV = torch.where(sentences.proposable > -torch.inf, 0.0, -torch.inf).to(lm_BPV.dtype)
+    anywhere_BIV = torch.where(sentences.proposable.scores > -torch.inf, 0.0, -torch.inf).to(lm_BPV.dtype)
     no_normaliser = lm_BPV.new_zeros(()).expand(*anywhere_BIV.shape[:2], lm_BPV.shape[1])
-    more = propose(reach_BPI, anywhere_BIV, lm_BPV, no_normaliser, settings.lm_proposals)
+    more = propose(reach_BPI, Listed.of(anywhere_BIV), Listed.of(lm_BPV), no_normaliser, settings.lm_proposals)
     same_prefix = more.prefix[..., None] == proposals.prefix[..., None, :]
     same_symbol = more.symbol[..., None] == proposals.symbol[..., None, :]
     known = (same_prefix & same_symbol & (proposals.score > -torch.inf)[..., None, :]).any(-1)

@@ -1,11 +1,16 @@
-"""The direct model's proposals: the best K1 extensions of each cell, over all prefixes and all symbols.
+"""The direct model's proposals: the best K1 extensions of each cell, over all prefixes and all symbols, exactly.
 
-Since log q ≤ 0, an extension never ranks above the score with which its prefix reaches the cell. Prefixes are therefore
-looked at in the order of that score, a few at a time, and a cell is finished as soon as the next one cannot reach its
-K1-th best: most (prefix, cell) pairs are never multiplied out over the vocabulary, and the result is exact.
+Two bounds spare most of the work. With a_i[w] + c_u[w] the logit of symbol w after prefix u in cell i, Z their sum, and
+â, ĉ the largest of each:
 
-Shapes: B sentences, I cells of one output length, P prefixes, V symbols, R cells still open, M prefixes at a time,
-K = K1.
+    1. log q ≤ min(0, â_i + ĉ_u - log Z(i,u)): an extension never ranks above the score with which its prefix reaches
+       the cell plus that. Prefixes are looked at in the order of this bound, a few at a time, and a cell is finished as
+       soon as the next one cannot reach its K1-th best.
+    2. Of a large vocabulary only the L best symbols of a_i and the L best of c_u are looked at. Any other ranks no
+       higher than a_i's L-th plus c_u's L-th; where that could still reach the K1-th best, all symbols are.
+
+Shapes: B sentences, I cells of one output length, P prefixes, V symbols, C = B·I cells, R cells still open, M prefixes
+at a time, L symbols of a list, K = K1.
 """
 
 from __future__ import annotations
@@ -19,6 +24,10 @@ LOGITS_AT_ONCE = 1 << 24
 """Elements of the [R,M,V] block: bounds memory."""
 FIRST_LOOK = 8
 """Extensions looked at for each proposal in the first block; each further block is twice as large."""
+LISTED = 256
+"""L; vocabularies of less than eight times as many symbols are looked at whole."""
+SLACK = 1e-4
+"""Nats by which a bound may be wrong for rounding."""
 
 
 class Proposals(NamedTuple):
@@ -31,43 +40,137 @@ class Proposals(NamedTuple):
     symbol: Tensor
 
 
-def propose(
-    reach_BPI: Tensor,
-    input_scores_BIV: Tensor,
-    output_scores_BPV: Tensor,
-    normaliser_BIP: Tensor,
-    k1: int,
-) -> Proposals:
+class Listed(NamedTuple):
+    """Scores of symbols, and the best of them in order."""
+
+    scores: Tensor
+    """[...,V]."""
+    best: Tensor
+    """[...,L]; of a small vocabulary only the very best, [...,1]."""
+    symbols: Tensor | None
+    """[...,L]; None of a small vocabulary."""
+
+    @staticmethod
+    def of(scores: Tensor) -> Listed:
+        if scores.shape[-1] < 8 * LISTED:
+            return Listed(scores, scores.amax(-1, keepdim=True), None)
+        return Listed(scores, *scores.topk(LISTED, dim=-1))
+
+    def select(self, rows: Tensor) -> Listed:
+        return Listed(self.scores[rows], self.best[rows], None if self.symbols is None else self.symbols[rows])
+
+    def flat(self) -> Listed:
+        """The two leading dimensions as one."""
+        symbols = None if self.symbols is None else self.symbols.flatten(0, 1)
+        return Listed(self.scores.flatten(0, 1), self.best.flatten(0, 1), symbols)
+
+
+def propose(reach_BPI: Tensor, inputs_BIV: Listed, outputs_BPV: Listed, normaliser_BIP: Tensor, k1: int) -> Proposals:
     """Rank reach(u, i) + log q(w | i, u) over prefixes u and symbols w, separately in each cell i.
 
     A symbol whose input score is -inf in a cell is not proposed there.
     """
     B, P, I = reach_BPI.shape
-    V = input_scores_BIV.shape[2]
-    reach_sorted, order = reach_BPI.transpose(1, 2).reshape(B * I, P).sort(dim=1, descending=True)
-    input_scores, normaliser = input_scores_BIV.reshape(B * I, V), normaliser_BIP.reshape(B * I, P)
-    sentence = torch.arange(B, device=order.device).repeat_interleave(I)
+    V = inputs_BIV.scores.shape[2]
+    log_q_BIP = inputs_BIV.best[..., :1] + outputs_BPV.best[..., 0][:, None] - normaliser_BIP
+    bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P) + SLACK
+    bound_CP, order_CP = bound_CP.sort(dim=1, descending=True)
+    ahead_CP = (reach_BPI.mT - normaliser_BIP).reshape(B * I, P).gather(1, order_CP)
+    first_C1 = P * torch.arange(B, device=order_CP.device).repeat_interleave(I)[:, None]
+    inputs, outputs = inputs_BIV.flat(), outputs_BPV.flat()
+    width = V if inputs.symbols is None else 2 * LISTED
 
-    best = torch.full((B * I, k1), -torch.inf, dtype=reach_BPI.dtype, device=order.device)
-    best_prefix = torch.zeros(B * I, k1, dtype=torch.long, device=order.device)
-    best_symbol = torch.zeros_like(best_prefix)
-    done, look = 0, max(1, FIRST_LOOK * k1 // V)
+    best = _Best.none(B * I, k1, reach_BPI)
+    done, look = 0, max(1, FIRST_LOOK * k1 // width)
     while done < P:
-        # Rows whose next prefix, were it to extend for nothing, would still come among the best.
-        rows = (reach_sorted[:, done] > best[:, -1]).nonzero().squeeze(1)
+        # Cells whose next prefix may still come among the best.
+        rows = (bound_CP[:, done] > best.score[:, -1]).nonzero().squeeze(1)
         if len(rows) == 0:
             break
-        M = max(1, min(look, P - done, LOGITS_AT_ONCE // (len(rows) * V)))
-        prefix_RM = order[rows, done : done + M]
-        word_RMV = input_scores[rows, None] + output_scores_BPV[sentence[rows, None], prefix_RM]
-        ahead_RM = reach_sorted[rows, done : done + M] - normaliser[rows].gather(1, prefix_RM)
-        score_RMV = word_RMV + ahead_RM[..., None]
-        top, place = score_RMV.flatten(1).topk(min(k1, M * V), dim=1)
-        merged = torch.cat([best[rows], top.to(best.dtype)], dim=1)
-        prefixes = torch.cat([best_prefix[rows], prefix_RM.gather(1, place // V)], dim=1)
-        symbols = torch.cat([best_symbol[rows], place % V], dim=1)
-        best[rows], chosen = merged.topk(k1, dim=1)
-        best_prefix[rows] = prefixes.gather(1, chosen)
-        best_symbol[rows] = symbols.gather(1, chosen)
+        M = max(1, min(look, P - done, LOGITS_AT_ONCE // V, LOGITS_AT_ONCE // (len(rows) * width)))
+        block = _Block(
+            rows, order_CP[rows, done : done + M] + first_C1[rows], ahead_CP[rows, done : done + M], inputs, outputs
+        )
+        before = best.select(rows)
+        after = before.merge(block.everything(k1) if inputs.symbols is None else block.listed(k1))
+        if inputs.symbols is not None:
+            # Some symbol that is on neither list may still come among the best: look at all.
+            missed = (block.unlisted() > after.score[:, -1]).nonzero().squeeze(1)
+            for some in missed.split(max(1, LOGITS_AT_ONCE // (M * V))) if len(missed) else ():
+                after.put(some, before.select(some).merge(block.select(some).everything(k1)))
+        best.put(rows, after)
         done, look = done + M, 2 * look
-    return Proposals(best.view(B, I, k1), best_prefix.view(B, I, k1), best_symbol.view(B, I, k1))
+    return Proposals(*(x.view(B, I, k1) for x in (best.score, best.prefix % P, best.symbol)))
+
+
+class _Best(NamedTuple):
+    """The best extensions of some cells, best first: [R,K] each."""
+
+    score: Tensor
+    prefix: Tensor
+    symbol: Tensor
+
+    @staticmethod
+    def none(cells: int, k1: int, like: Tensor) -> _Best:
+        score = torch.full((cells, k1), -torch.inf, dtype=like.dtype, device=like.device)
+        return _Best(score, *(torch.zeros(cells, k1, dtype=torch.long, device=like.device) for _ in range(2)))
+
+    def select(self, rows: Tensor) -> _Best:
+        return _Best(*(x[rows] for x in self))
+
+    def put(self, rows: Tensor, other: _Best) -> None:
+        for mine, theirs in zip(self, other, strict=True):
+            mine[rows] = theirs
+
+    def merge(self, other: _Best) -> _Best:
+        """The best of both, as many as there were."""
+        score, prefix, symbol = (torch.cat(pair, dim=1) for pair in zip(self, other, strict=True))
+        score, chosen = score.topk(self.score.shape[1], dim=1)
+        return _Best(score, prefix.gather(1, chosen), symbol.gather(1, chosen))
+
+
+class _Block(NamedTuple):
+    """Some cells, and some prefixes of each."""
+
+    rows: Tensor
+    """[R]."""
+    prefix_RM: Tensor
+    """Among all B·P."""
+    ahead_RM: Tensor
+    """reach - log Z."""
+    inputs: Listed
+    outputs: Listed
+
+    def select(self, some: Tensor) -> _Block:
+        return _Block(self.rows[some], self.prefix_RM[some], self.ahead_RM[some], self.inputs, self.outputs)
+
+    def everything(self, k1: int) -> _Best:
+        """The best extensions by any symbol."""
+        V = self.inputs.scores.shape[1]
+        score_RMV = self.inputs.scores[self.rows, None] + self.outputs.scores[self.prefix_RM] + self.ahead_RM[..., None]
+        score, place = score_RMV.flatten(1).topk(min(k1, score_RMV[0].numel()), dim=1)
+        return _Best(score.to(self.ahead_RM.dtype), self.prefix_RM.gather(1, place // V), place % V)
+
+    def listed(self, k1: int) -> _Best:
+        """The best extensions by symbols that are on the cell's list or on the prefix's."""
+        assert self.inputs.symbols is not None
+        assert self.outputs.symbols is not None
+        row_R11, prefix_RM1 = self.rows[:, None, None], self.prefix_RM[..., None]
+        by_cell_RML = self.inputs.symbols[self.rows, None].expand(-1, prefix_RM1.shape[1], -1)
+        by_prefix_RML = self.outputs.symbols[self.prefix_RM]
+        from_cell = self.inputs.best[self.rows, None] + self.outputs.scores[prefix_RM1, by_cell_RML]
+        from_prefix = self.inputs.scores[row_R11, by_prefix_RML] + self.outputs.best[self.prefix_RM]
+        on_both = torch.zeros_like(self.inputs.scores[self.rows], dtype=torch.bool)
+        on_both = on_both.scatter_(1, self.inputs.symbols[self.rows], True)
+        on_both_RML = on_both.gather(1, by_prefix_RML.flatten(1)).view_as(by_prefix_RML)
+        scores = torch.cat([from_cell, from_prefix.masked_fill(on_both_RML, -torch.inf)], dim=2)
+        scores_RN = (scores + self.ahead_RM[..., None]).flatten(1)
+        symbols_RN = torch.cat([by_cell_RML, by_prefix_RML], dim=2).flatten(1)
+        score, place = scores_RN.topk(min(k1, scores_RN.shape[1]), dim=1)
+        prefix = self.prefix_RM.gather(1, place // scores.shape[2])
+        return _Best(score.to(self.ahead_RM.dtype), prefix, symbols_RN.gather(1, place))
+
+    def unlisted(self) -> Tensor:
+        """No extension by any other symbol ranks above this: [R]."""
+        bound_RM = self.inputs.best[self.rows, -1:] + self.outputs.best[self.prefix_RM, -1] + self.ahead_RM
+        return bound_RM.amax(1) + SLACK

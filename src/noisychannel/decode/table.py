@@ -15,6 +15,7 @@ from torch import Tensor
 
 from noisychannel.decode.columns import Accumulate, ChannelColumn, cumulative_max, cumulative_sum
 from noisychannel.decode.objective import Weights
+from noisychannel.decode.proposals import Listed
 from noisychannel.joint import Scaled
 from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
 from noisychannel.models.ssnt import Side
@@ -109,7 +110,7 @@ class Sentences(NamedTuple):
     """Longest output, EOS included, [B]."""
     direct: Known
     """What the direct model has read."""
-    proposable: Tensor
+    proposable: Listed
     """The direct model's scores of the symbols that may be proposed, -inf of the others: [B,I,V]."""
     channel: Known | None
     """What the channel is to write."""
@@ -128,7 +129,7 @@ class Sentences(NamedTuple):
             self.inside[rows],
             self.max_length[rows],
             self.direct.select(rows),
-            self.proposable[rows],
+            self.proposable.select(rows),
             None if self.channel is None else self.channel.select(rows),
             self.context[rows],
         )
