@@ -28,6 +28,7 @@ from decoder_oracles import (
 )
 from noisychannel import Hypothesis, NoisyChannelDecoder, Weights
 from noisychannel.decode import chart
+from noisychannel.decode import decoder as decoder_module
 from noisychannel.decode.reference import ReferenceDecoder
 from noisychannel.models.ssnt import Side
 from noisychannel.symbols import BOS, EOS, PAD, UNK
@@ -311,6 +312,27 @@ def test_longer_neighbours_and_duplicates_change_nothing() -> None:
         alone = decode_one(decoder, [5, 6, EOS], n_best=4)
         found = decoder.decode([[5, 6, EOS], [4, 5, 6, 3] * 4 + [EOS], [5, 6, EOS], [5, 6, EOS]], n_best=4)
         same_batch([found[0], found[2], found[3]], [alone] * 3)
+
+
+def test_a_batch_that_does_not_fit_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    whole = decoder_module.search_batch
+
+    def search(models: Any, settings: Any, sentences: Any, n_best: int) -> Any:
+        sizes.append(len(sentences.inputs))
+        return whole(models, settings, sentences, n_best)
+
+    monkeypatch.setattr(decoder_module, "search_batch", search)
+    models = random_models(301, 8)
+    found = []
+    for memory_gib in (None, 1e-9, 3e-5):
+        decoder = NoisyChannelDecoder(**models.for_weights(ALL), weights=ALL, k1=4, k2=2, memory_gib=memory_gib)
+        found.append(decoder.decode(INPUTS, n_best=3))
+        same_batch(found[-1], found[0])
+    assert sizes[: 1 + len(INPUTS)] == [len(INPUTS)] + [1] * len(INPUTS)
+    assert 1 < len(sizes[1 + len(INPUTS) :]) < len(INPUTS)
+    with pytest.raises(ValueError, match="memory_gib"):
+        NoisyChannelDecoder(models.direct, memory_gib=0.0)
 
 
 def test_incomplete_hypotheses_do_not_depend_on_the_batch() -> None:

@@ -18,6 +18,9 @@ from noisychannel.decode.table import Answers, Models, Sentences, Settings
 from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
 from noisychannel.symbols import BOS, EOS, PAD, UNK
 
+ASKED_AT_ONCE = 128
+"""Whole outputs that the models are asked about together."""
+
 
 class NoisyChannelDecoder:
     """Searches for the outputs that maximise the weighted sum of the direct, channel and language model.
@@ -35,6 +38,8 @@ class NoisyChannelDecoder:
         lm_proposals: Further proposals for each cell, the language model's best; they compete for the k2 places too.
         barred: Symbols never to be proposed, beside PAD, BOS and UNK (such as features).
         allow_unk: Propose UNK too.
+        memory_gib: Roughly how much memory a search may take; larger batches are searched in parts. Half of what is
+            free on a GPU, 4 elsewhere, where not given.
     """
 
     def __init__(
@@ -51,9 +56,12 @@ class NoisyChannelDecoder:
         lm_proposals: int = 0,
         barred: Sequence[int] = (),
         allow_unk: bool = False,
+        memory_gib: float | None = None,
     ) -> None:
         if not 1 <= k2 <= k1:
             raise ValueError(f"k1 and k2 must satisfy 1 <= k2 <= k1, but are {k1} and {k2}")
+        if memory_gib is not None and not memory_gib > 0:
+            raise ValueError(f"memory_gib must be positive, but is {memory_gib}")
         if max_length is not None and max_length < 1:
             raise ValueError(f"max_length must be at least 1 (EOS counts), but is {max_length}")
         for name, choice in (("search", search), ("channel_alignment", channel_alignment)):
@@ -76,7 +84,7 @@ class NoisyChannelDecoder:
             if isinstance(module, nn.Module):
                 module.eval()  # dropout has no place in a search
         self.weights, self.k1, self.k2, self.max_length = weights, k1, k2, max_length
-        self.search, self.channel_alignment = search, channel_alignment
+        self.search, self.channel_alignment, self.memory_gib = search, channel_alignment, memory_gib
         self._settings = Settings(
             weights=weights,
             k1=k1,
@@ -116,24 +124,59 @@ class NoisyChannelDecoder:
     ) -> list[list[Hypothesis]]:
         """Given outputs of each input (ids without EOS), scored by the same objective, best first."""
         contexts = self._check(inputs, contexts)
-        return [
-            self._score(ids, context, [tuple(tokens) for tokens in tokens_list]) if tokens_list else []
+        asked = [
+            _Asked(tuple(ids), tuple(context), tuple(tokens))
             for ids, context, tokens_list in zip(inputs, contexts, outputs, strict=True)
+            for tokens in tokens_list
+        ]
+        scored = iter(self._align(asked, self._score(asked)))
+        return [
+            sorted((next(scored) for _ in tokens_list), key=lambda hypothesis: -hypothesis.score)
+            for tokens_list in outputs
         ]
 
     def _decode(
         self, inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]], n_best: int
     ) -> list[list[Hypothesis]]:
         """Inputs whose contexts are of one length."""
-        found = search_batch(self.models, self._settings, self._read(inputs, contexts), n_best)
+        sentences = self._read(inputs, contexts)
+        rows = torch.arange(len(inputs), device=sentences.inputs.device)
+        found: list[list[Hypothesis]] = []
+        for part in rows.split(self._sentences_at_once(sentences)):
+            some = sentences if len(part) == len(rows) else sentences.select(part)
+            found += self._search(some, n_best)
+        asked = [
+            _Asked(tuple(ids), tuple(context), hypothesis.tokens)
+            for ids, context, best in zip(inputs, contexts, found, strict=True)
+            for hypothesis in best
+            if hypothesis.complete
+        ]
+        aligned = iter(self._align(asked, [hypothesis for best in found for hypothesis in best if hypothesis.complete]))
+        return [[next(aligned) if hypothesis.complete else hypothesis for hypothesis in best] for best in found]
+
+    def _search(self, sentences: Sentences, n_best: int) -> list[list[Hypothesis]]:
+        found = search_batch(self.models, self._settings, sentences, n_best)
         complete = self._hypotheses(found.answers, spell(found.traces, found.answers), complete=True)
         # A partial output has one symbol more before the end of its trace: no EOS.
         partial_tokens = spell(found.traces, found.partial._replace(length=found.partial.length + 1))
         partial = self._hypotheses(found.partial, partial_tokens, complete=False)
-        return [
-            self._align(ids, context, best) if best else rest
-            for ids, context, best, rest in zip(inputs, contexts, complete, partial, strict=True)
-        ]
+        return [best or rest for best, rest in zip(complete, partial, strict=True)]
+
+    def _sentences_at_once(self, sentences: Sentences) -> int:
+        """How many may be searched together, by an estimate of the largest tensors of a step."""
+        I, V = sentences.direct.words.scores.shape[1:]
+        prefixes, candidates = I * self.k2, I * (self.k1 + self._settings.lm_proposals)
+        elements = 4 * prefixes * V + 16 * (prefixes + candidates) * I
+        if sentences.channel is not None:
+            elements += 3 * candidates * sentences.channel.words.scores.shape[2]
+        if self.models.lm is not None:
+            elements += 3 * prefixes * V
+        room = 4 * 2**30 if self.memory_gib is None else self.memory_gib * 2**30
+        device = sentences.inputs.device
+        if self.memory_gib is None and device.type == "cuda":
+            held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+            room = (torch.cuda.mem_get_info(device)[0] + held) / 2
+        return max(1, int(room / 4 / elements))
 
     def _check(
         self, inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]] | None
@@ -169,66 +212,80 @@ class NoisyChannelDecoder:
             found.append(best)
         return found
 
-    def _align(self, ids: Sequence[int], context: Sequence[int], found: list[Hypothesis]) -> list[Hypothesis]:
+    def _align(self, asked: list[_Asked], found: list[Hypothesis]) -> list[Hypothesis]:
         """Add the best alignments, which the search itself does not need."""
-        pairs = self._pairs(ids, context, [hypothesis.tokens for hypothesis in found])
-        alignments = _positions(self.models.direct.viterbi(*pairs.direct)[1])
-        channel_alignments: list[tuple[int, ...]] | list[None] = [None] * len(found)
-        if self.models.channel is not None:
-            channel_alignments = _positions(self.models.channel.viterbi(*pairs.channel)[1])
-        return [
-            replace(hypothesis, alignment=alignment, channel_alignment=channel_alignment)
-            for hypothesis, alignment, channel_alignment in zip(found, alignments, channel_alignments, strict=True)
-        ]
+        aligned: list[Hypothesis] = []
+        for start in range(0, len(asked), ASKED_AT_ONCE):
+            pairs = _Pairs.of(asked[start : start + ASKED_AT_ONCE], self._device())
+            some = found[start : start + ASKED_AT_ONCE]
+            alignments = _positions(self.models.direct.viterbi(*pairs.direct)[1])
+            channel_alignments: list[tuple[int, ...]] | list[None] = [None] * len(some)
+            if self.models.channel is not None:
+                channel_alignments = _positions(self.models.channel.viterbi(*pairs.channel)[1])
+            aligned += [
+                replace(hypothesis, alignment=alignment, channel_alignment=channel_alignment)
+                for hypothesis, alignment, channel_alignment in zip(some, alignments, channel_alignments, strict=True)
+            ]
+        return aligned
 
-    def _score(self, ids: Sequence[int], context: Sequence[int], outputs: list[tuple[int, ...]]) -> list[Hypothesis]:
+    def _score(self, asked: list[_Asked]) -> list[Hypothesis]:
         """The objective of given outputs, from the models asked about each as a whole."""
-        pairs = self._pairs(ids, context, outputs)
-        direct = self.models.direct.viterbi(*pairs.direct)[0]
-        if self.search == "marginal":
-            direct = self.models.direct.log_prob(*pairs.direct)
-        channel = lm = None
-        if self.models.channel is not None:
-            channel = self.models.channel.log_prob(*pairs.channel)
-            if self.channel_alignment == "viterbi":
-                channel = self.models.channel.viterbi(*pairs.channel)[0]
-        if self.models.lm is not None and self.weights.lm:
-            lm = self.models.lm.log_prob(*pairs.direct[2:])
         scored = []
-        for n, tokens in enumerate(outputs):
-            channel_n, lm_n = (None if x is None else x[n].double() for x in (channel, lm))
-            score = self.weights.combine(direct[n].double(), channel_n, lm_n, len(tokens) + 1)
-            scored.append(
-                Hypothesis(
-                    tokens=tokens,
-                    score=float(score),
-                    direct=float(direct[n]),
-                    channel=None if channel_n is None else float(channel_n),
-                    lm=None if lm_n is None else float(lm_n),
-                    length=len(tokens) + 1,
-                    alignment=None,
-                    channel_alignment=None,
-                    complete=True,
+        for start in range(0, len(asked), ASKED_AT_ONCE):
+            some = asked[start : start + ASKED_AT_ONCE]
+            pairs = _Pairs.of(some, self._device())
+            direct = self.models.direct.viterbi(*pairs.direct)[0]
+            if self.search == "marginal":
+                direct = self.models.direct.log_prob(*pairs.direct)
+            channel = lm = None
+            if self.models.channel is not None:
+                channel = self.models.channel.log_prob(*pairs.channel)
+                if self.channel_alignment == "viterbi":
+                    channel = self.models.channel.viterbi(*pairs.channel)[0]
+            if self.models.lm is not None and self.weights.lm:
+                lm = self.models.lm.log_prob(*pairs.direct[2:])
+            for n, (_, _, tokens) in enumerate(some):
+                channel_n, lm_n = (None if x is None else x[n].double() for x in (channel, lm))
+                score = self.weights.combine(direct[n].double(), channel_n, lm_n, len(tokens) + 1)
+                scored.append(
+                    Hypothesis(
+                        tokens=tokens,
+                        score=float(score),
+                        direct=float(direct[n]),
+                        channel=None if channel_n is None else float(channel_n),
+                        lm=None if lm_n is None else float(lm_n),
+                        length=len(tokens) + 1,
+                        alignment=None,
+                        channel_alignment=None,
+                        complete=True,
+                    )
                 )
-            )
-        return sorted(self._align(ids, context, scored), key=lambda hypothesis: -hypothesis.score)
-
-    def _pairs(self, ids: Sequence[int], context: Sequence[int], outputs: Sequence[tuple[int, ...]]) -> _Pairs:
-        device = self._device()
-        x = _padded([ids] * len(outputs), device)
-        y = _padded([(*tokens, EOS) for tokens in outputs], device)
-        read = _padded([(*context, *tokens, EOS) for tokens in outputs], device)
-        return _Pairs((*x, *y), (*read, *x))
+        return scored
 
     def _device(self) -> torch.device:
         return next(self.models.direct.parameters()).device
 
 
+class _Asked(NamedTuple):
+    """An input, what stands before the output, and an output without EOS."""
+
+    ids: tuple[int, ...]
+    context: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+
 class _Pairs(NamedTuple):
-    """An input with several outputs as arguments of the models' own methods."""
+    """Several of them as arguments of the models' own methods."""
 
     direct: tuple[Tensor, Tensor, Tensor, Tensor]
     channel: tuple[Tensor, Tensor, Tensor, Tensor]
+
+    @staticmethod
+    def of(asked: list[_Asked], device: torch.device) -> _Pairs:
+        x = _padded([ids for ids, _, _ in asked], device)
+        y = _padded([(*tokens, EOS) for _, _, tokens in asked], device)
+        read = _padded([(*context, *tokens, EOS) for _, context, tokens in asked], device)
+        return _Pairs((*x, *y), (*read, *x))
 
 
 def _padded(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
