@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from noisychannel.decode.columns import cumulative
 from noisychannel.decode.table import Answers, Candidates, Sentences, Settings, Table
 from noisychannel.symbols import EOS
 
@@ -70,8 +71,10 @@ def still_open(
     weights = settings.weights
     if min(weights.direct, weights.channel, weights.lm) < 0:
         return torch.ones_like(sentences.lengths, dtype=torch.bool)
-    direct = settings.over_direct(candidates.direct)[..., -1]
-    channel = None if candidates.column is None else settings.over_channel(candidates.column.onward)[..., -1]
+    direct = cumulative(candidates.direct, settings.over_direct.plus)[..., -1]
+    channel = (
+        None if candidates.column is None else cumulative(candidates.column.onward, settings.over_channel.plus)[..., -1]
+    )
     bound = weights.combine(direct, channel, candidates.lm, 0)
     longest = sentences.max_length[:, None] if weights.length > 0 else length + 1
     bound = bound + weights.length * longest

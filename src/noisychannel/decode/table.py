@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from noisychannel.decode.columns import Accumulate, ChannelColumn, cumulative_max, cumulative_sum
+from noisychannel.decode.columns import ChannelColumn
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.proposals import Listed
 from noisychannel.joint import Scaled
 from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
 from noisychannel.models.ssnt import Side
+from noisychannel.semirings import Log, Max, Semiring
 
 
 class Packing(NamedTuple):
@@ -73,12 +74,12 @@ class Settings:
     """Further proposals for each cell, by the language model."""
 
     @property
-    def over_direct(self) -> Accumulate:
-        return cumulative_sum if self.marginal else cumulative_max
+    def over_direct(self) -> Semiring:
+        return Log() if self.marginal else Max()
 
     @property
-    def over_channel(self) -> Accumulate:
-        return cumulative_max if self.channel_max else cumulative_sum
+    def over_channel(self) -> Semiring:
+        return Max() if self.channel_max else Log()
 
 
 class Known(NamedTuple):
