@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from noisychannel import NoisyChannel, Weights
 from noisychannel.cli.decode import parse_weights
@@ -152,6 +154,48 @@ def test_features_reach_the_channel_before_the_output(tmp_path: Path) -> None:
     assert (
         decode(Path(config.run_dir), b"abe\tV;PST\n", "--weights", "1,0.7,0,0").stdout.decode().strip() == searched.text
     )
+    lists = tmp_path / "lists.tsv"
+    lists.write_text("abe\taabee\tV;PST\n")
+    done = decode(Path(config.run_dir), b"", "--rerank", str(lists), "--weights", "1,0.7,0,0", "--json")
+    (record,) = json.loads(done.stdout)["hypotheses"]
+    (given,) = model.rerank("abe", ["aabee"], features=("V", "PST"))
+    assert record["channel"] == pytest.approx(given.hypothesis.channel, abs=1e-4)
+
+
+def test_several_references(trained: Path, tmp_path: Path, capsys) -> None:
+    """A word-for-word match with any reference counts; the second file alone makes the third input right."""
+    outputs = [NoisyChannel.load(trained)(word)[0].text for word in ("bad", "ab", "lome")]
+    words, first, second = (tmp_path / name for name in ("words.txt", "first.txt", "second.txt"))
+    words.write_text("bad\nab\nlome\n")
+    first.write_text(f"{outputs[0]}\nnever\nnever\n")
+    second.write_text(f"never\nnever\n{outputs[2]}\n")
+    scores = []
+    for references in ([first], [second], [first, second]):
+        result = tmp_path / "result.json"
+        names = "[" + ",".join(map(str, references)) + "]"
+        command = ["evaluate", str(trained), str(words), "--outputs", names, "--metrics", "[accuracy,edit_distance]"]
+        assert main([*command, "--json", str(result)]) == 0
+        (system,) = json.loads(result.read_text())["systems"]
+        scores.append({name: measured["score"] for name, measured in system["measured"].items()})
+    assert [score["accuracy"] for score in scores] == pytest.approx([100 / 3, 100 / 3, 200 / 3])
+    assert scores[2]["edit_distance"] < min(scores[0]["edit_distance"], scores[1]["edit_distance"])
+    second.write_text("never\n")
+    assert main([*command]) == 2
+    assert "second.txt: 1 references, but there are 3 inputs" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_model_whose_training_diverged_is_one_line(trained: Path, tmp_path: Path, capsys) -> None:
+    import shutil
+
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    file = run / "channel" / "model.safetensors"
+    tensors = load_file(file)
+    tensors["emit.weight"][0, 3] = float("nan")
+    with safe_open(file, "pt") as opened:
+        save_file(tensors, file, opened.metadata())
+    assert main(["decode", str(run), "--weights", FULL]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "channel/model.safetensors: NaN or infinite weights (emit.weight)" in line
 
 
 @pytest.mark.parametrize(

@@ -690,6 +690,17 @@ def test_n_best_must_be_positive(n_best: int) -> None:
         NoisyChannelDecoder(random_models(0).direct).decode([[4, EOS]], n_best=n_best)
 
 
+@pytest.mark.parametrize("role", ["direct", "channel", "lm"])
+def test_nan_in_a_model_is_one_clear_line(role: str) -> None:
+    models = random_models(0)
+    with torch.no_grad():
+        next(getattr(models, role).parameters())[0, 0] = math.nan
+    with pytest.raises(ValueError, match=f"the {role} model has NaN or infinite weights .*; .*train it again"):
+        NoisyChannelDecoder(**models.for_weights(ALL), weights=ALL)
+    if role != "direct":
+        NoisyChannelDecoder(models.direct, models.channel, models.lm), "a model of weight zero is not asked"
+
+
 def test_empty_batch() -> None:
     assert NoisyChannelDecoder(random_models(0).direct).decode([]) == []
 

@@ -29,6 +29,7 @@ from noisychannel.atomic import write_bytes, write_text
 from noisychannel.data.codec import Codec
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models import SSNT, LanguageModel, Seq2Seq
+from noisychannel.models.finite import non_finite_parameter
 from noisychannel.training.config import ROLES
 
 OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard")
@@ -157,6 +158,11 @@ class RunDirectory:
             raise NoisyChannelError(
                 f"{self.model_file(role)}: does not fit {file}; restore both from one copy, or train again"
             ) from error
+        if (parameter := non_finite_parameter(model)) is not None:
+            raise BadInputError(
+                f"{self.model_file(role)}: NaN or infinite weights ({parameter}); the training of {role} diverged: "
+                "train it again with a lower learning rate"
+            )
         return model.to(device).eval()
 
 

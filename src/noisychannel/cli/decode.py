@@ -35,7 +35,8 @@ empty line and a message with its number; the others are decoded.
 
 --json           a line of JSON for each input: hypotheses with their four terms and alignments
 --explain        for reading: a table of the n best with their terms, and the alignment of the best drawn
---rerank FILE    do not search: rank given outputs, lines of input, tab, output (those of one input together)
+--rerank FILE    do not search: rank given outputs, lines of input, tab, output (and tab, features, where the run was
+                 trained with features), those of one input together
 
 example:
   echo Haus | noisychannel decode runs/demo --n_best 5
@@ -154,7 +155,7 @@ class _Stream:
         # A person at the keyboard should not have to type a batch before seeing anything.
         interactive = not self.options.files and sys.stdin.isatty()
         chunk_size = 1 if interactive else self.options.batch_size * 8
-        with counting("decode", enabled=not sys.stdout.isatty()) as progress:
+        with counting("decode", self._count(), enabled=not sys.stdout.isatty()) as progress:
             while chunk := list(islice(lines, chunk_size)):
                 for line, outputs in zip(chunk, self._decode_chunk(chunk), strict=True):
                     text = line.text if isinstance(line, Line) else None
@@ -162,6 +163,18 @@ class _Stream:
                 sys.stdout.flush()
                 progress(len(chunk))
         return 1 if self.failed else 0
+
+    def _count(self) -> int | None:
+        """How many lines there will be, where somebody watches and the files can be read twice."""
+        if not self.options.files or not sys.stderr.isatty():
+            return None
+        total = 0
+        for file in find_files(self.options.files):
+            if not file.is_file():
+                return None
+            with open_file(file) as stream:
+                total += sum(1 for _ in read_stream(stream, file))
+        return total
 
     def _lines(self) -> Iterator[Line | BadLine]:
         if not self.options.files:
@@ -246,11 +259,15 @@ def explain(text: str, outputs: list[Output], model: NoisyChannel) -> None:
 
 
 def _rerank(model: NoisyChannel, options: DecodeOptions) -> int:
-    """Rank the outputs of a file; consecutive lines with the same input belong together."""
-    columns = Columns.parse("input,output", "--rerank", ("input", "output"))
-    rows = read_pairs([str(options.rerank)], columns, ";")
-    for text, group in groupby(rows, key=lambda row: row.input):
-        outputs = model.rerank(text, list(dict.fromkeys(row.output for row in group)))[: options.n_best]
+    """Rank the outputs of a file; consecutive lines with the same input (and features) belong together."""
+    data = parse_config(Path(options.run) / "config.yaml").data
+    with_features = "features" in DataSource(data).columns.roles
+    roles = "input,output,features" if with_features else "input,output"
+    columns = Columns.parse(roles, "--rerank", ("input", "output"))
+    rows = read_pairs([str(options.rerank)], columns, data.feature_separator)
+    for (text, features), group in groupby(rows, key=lambda row: (row.input, row.features)):
+        given = list(dict.fromkeys(row.output for row in group))
+        outputs = model.rerank(text, given, features)[: options.n_best]
         show(text, outputs, model, options)
     return 0
 

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from noisychannel.decode.chart import read_sentences
-from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.hypothesis import Hypothesis, default_max_length
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.search import search as search_batch
 from noisychannel.decode.search import spell
 from noisychannel.decode.table import Answers, Models, Sentences, Settings
+from noisychannel.models.finite import non_finite_parameter
 from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
 from noisychannel.symbols import BOS, EOS, PAD, UNK
 
@@ -80,9 +81,14 @@ class NoisyChannelDecoder:
                 f"lm_proposals is {lm_proposals}; it must not be negative, and needs a language model (lm)"
             )
         self.models = Models(direct, channel if weights.channel else None, lm if weights.lm or lm_proposals else None)
-        for module in (direct, channel, lm):
-            if isinstance(module, nn.Module):
-                module.eval()  # dropout has no place in a search
+        for name, used in vars(self.models).items():
+            if isinstance(used, nn.Module):
+                used.eval()  # dropout has no place in a search
+                if (parameter := non_finite_parameter(used)) is not None:
+                    raise ValueError(
+                        f"the {name} model has NaN or infinite weights ({parameter}); its training diverged: train it "
+                        "again with a lower learning rate"
+                    )
         self.weights, self.k1, self.k2, self.max_length = weights, k1, k2, max_length
         self.search, self.channel_alignment, self.memory_gib = search, channel_alignment, memory_gib
         self._settings = Settings(
@@ -194,7 +200,7 @@ class NoisyChannelDecoder:
         device = self._device()
         padded, lengths = _padded(inputs, device)
         lengths = lengths.to(device)
-        longest = 2 * lengths + 10 if self.max_length is None else torch.full_like(lengths, self.max_length)
+        longest = default_max_length(lengths) if self.max_length is None else torch.full_like(lengths, self.max_length)
         context = torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device)
         return read_sentences(self.models, self._settings, padded, lengths, longest, context)
 

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
+
+from torch import Tensor
+
+Length = TypeVar("Length", int, Tensor)
+
+
+def default_max_length(input_length: Length) -> Length:
+    """The longest output of an input, EOS included in both, where nobody says otherwise."""
+    return 2 * input_length + 10
 
 
 @dataclass(frozen=True, slots=True)
