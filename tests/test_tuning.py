@@ -373,6 +373,23 @@ def test_the_start_counts_and_wins_what_ties() -> None:
     assert tune(FULL, world.decode, never, start=TRUTH).weights == TRUTH
 
 
+def test_a_larger_system_is_never_below_a_smaller_one_it_contains() -> None:
+    """What the pool promises, this decoder does not keep; but the smaller system's weights are tried, too."""
+    smaller = Weights(1.0, 0.0, 2.2, -1.5)
+    world = World(smaller)
+
+    def decode(weights: Weights) -> list[list[Hypothesis]]:
+        worse = [] if weights == smaller else [hypothesis_of([99], [-99.0, -99.0, -99.0, 2])]
+        return [[*worse, *n_best] for n_best in world.decode(weights)]
+
+    assert tune(FULL, decode, world.pool(), iterations=2).dev_score < 100
+    tuned = tune(FULL, decode, world.pool(), iterations=2, known=[smaller])
+    assert (tuned.weights, tuned.dev_score) == (smaller, 100.0)
+    contained = {name: [other for other in SYSTEMS if SYSTEMS[name].contains(SYSTEMS[other])] for name in SYSTEMS}
+    assert contained["direct+channel+lm"] == ["direct", "direct+length", "direct+lm", "direct+channel+lm"]
+    assert contained["channel+lm"] == ["channel+lm"]
+
+
 def test_a_start_that_runs_no_model_is_helped_by_one_that_runs_all() -> None:
     world = World(TRUTH)
     tuned = tune(FULL, world.decode, world.pool(), iterations=2, start=DIRECT_ONLY)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from noisychannel.alignment import draw_alignment
-from noisychannel.cli.evaluate import EvaluateOptions, evaluate_run, table
+from noisychannel.api import NoisyChannel
+from noisychannel.cli.decode import explain
+from noisychannel.cli.evaluate import Evaluated, EvaluateOptions, evaluate_run, table
 from noisychannel.cli.options import parse_options
 from noisychannel.cli.progress import make_display
 from noisychannel.cli.train import PERPLEXITY_NOTE
@@ -25,19 +27,21 @@ from noisychannel.training.run import train_run
 from noisychannel.training.world import choose_device
 from noisychannel.weights import read_systems
 
-USAGE = """usage: noisychannel demo [--run_dir runs/demo] [--pairs 3000] [--overwrite]
+USAGE = """usage: noisychannel demo [--run_dir runs/demo] [--pairs 1000] [--overwrite]
 
 Train a small direct model, channel model and language model that turn German nouns into their dative plurals
-(Haus → Häusern): a few thousand pairs, and all other dative plurals of the package german-nouns as unpaired outputs,
-but for those of the held-out nouns. Tune the weights, evaluate on held-out nouns, and show perplexities, alignments and
-the table of systems. Repeated, it resumes, or shows the finished models.
+(Haus → Häusern): a thousand pairs, and all other dative plurals of the package german-nouns as unpaired outputs, but
+for those of the held-out nouns. Tune the weights, evaluate on held-out nouns, and show perplexities, alignments, the
+table of systems, and nouns on which they differ. Repeated, it resumes, or shows the finished models.
 
 example:
   noisychannel demo --run_dir runs/demo
 """
 
-SYSTEMS_SHOWN = ("direct+lm", "direct+channel+lm")
-TUNED_ON = 100
+FULL = "direct+channel+lm"
+SYSTEMS_SHOWN = ("direct+lm", FULL)
+TUNED_ON = 200
+EXAMPLES = {"right where the direct model is wrong": 2, "wrong where the direct model is right": 1}
 SHOWN = (("Haus", "Häusern"), ("Apfelbaum", "Apfelbäumen"), ("Lehrerin", "Lehrerinnen"))
 
 
@@ -53,7 +57,7 @@ class DemoOptions:
     """
 
     run_dir: str = "runs/demo"
-    pairs: int = 3000
+    pairs: int = 1000
     seed: int = 1
     overwrite: bool = False
 
@@ -82,8 +86,8 @@ def demo_config(options: DemoOptions) -> RunConfig:
         seed=options.seed,
         direct=replace(model, bidirectional=True),
         channel=model,
-        lm=ModelConfig(hidden_size=192, num_layers=1, dropout=0.1, batch_size=128, max_epochs=3, learning_rate=3e-3),
-        training=TrainingConfig(batch_size=32, max_epochs=12, learning_rate=2e-3, patience=4, decay_patience=1),
+        lm=ModelConfig(hidden_size=256, num_layers=1, dropout=0.1, batch_size=128, max_epochs=3, learning_rate=3e-3),
+        training=TrainingConfig(batch_size=32, max_epochs=20, learning_rate=2e-3, patience=4, decay_patience=1),
     )
 
 
@@ -96,12 +100,27 @@ def _show_systems(directory: RunDirectory, nouns: NounFiles) -> None:
         )
     options = EvaluateOptions(run=str(directory.path), file=str(nouns.test), systems=list(SYSTEMS_SHOWN))
     metrics = [make_metric("accuracy"), make_metric("edit_distance")]
-    held_out, results = evaluate_run(directory, options, metrics)
-    print("\n" + table(held_out, results, metrics, options))
+    evaluated = evaluate_run(directory, options, metrics)
+    print("\n" + table(evaluated.held_out, evaluated.results, metrics, options))
+    _show_examples(directory, evaluated)
     program = shutil.which("noisychannel") or str(Path(sys.prefix, "bin", "noisychannel"))
     print(f"\nThe models are in {directory.path}. Ask them about a noun, or a pair, of your own:")
     print(f"  echo Baum | {program} decode {directory.path} --n_best 5 --explain")
     print(f"  printf 'Baum\\tBäumen\\n' | {program} score {directory.path}")
+
+
+def _show_examples(directory: RunDirectory, evaluated: Evaluated) -> None:
+    """Nouns on which the full system and the direct model differ, explained."""
+    full = NoisyChannel.load(directory.path, FULL, device="cpu")
+    answers = zip(evaluated.held_out.references, evaluated.outputs["direct"], evaluated.outputs[FULL], strict=True)
+    verdicts = [(direct in right, best in right) for right, direct, best in answers]
+    for (label, count), wanted in zip(EXAMPLES.items(), ((False, True), (True, False)), strict=True):
+        chosen = [n for n, verdict in enumerate(verdicts) if verdict == wanted][:count]
+        for n in chosen:
+            noun, (reference,) = evaluated.held_out.inputs[n], evaluated.held_out.references[n]
+            said = evaluated.outputs["direct"][n]
+            print(f"\n{FULL} is {label}: {noun} → {reference} (direct alone: {said})")
+            explain(noun, full(noun, n_best=3), full)
 
 
 def _show_models(directory: RunDirectory) -> None:

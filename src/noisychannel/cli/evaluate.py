@@ -103,7 +103,7 @@ def run(words: list[str]) -> int:
         raise BadInputError("evaluate needs a run directory and a test set: noisychannel evaluate runs/demo test.tsv")
     metrics = [make_metric(name, options.tokenize if name == "bleu" else None) for name in options.metrics]
     directory = RunDirectory.open(Path(options.run))
-    held_out, results = evaluate_run(directory, options, metrics)
+    held_out, results, _ = evaluate_run(directory, options, metrics)
     print(table(held_out, results, metrics, options))
     if options.json is not None:
         record = {
@@ -122,9 +122,16 @@ def run(words: list[str]) -> int:
     return 0
 
 
-def evaluate_run(
-    directory: RunDirectory, options: EvaluateOptions, metrics: Sequence[Metric]
-) -> tuple[HeldOut, list[SystemResult]]:
+class Evaluated(NamedTuple):
+    """All systems on one test set."""
+
+    held_out: HeldOut
+    results: list[SystemResult]
+    outputs: dict[str, list[str]]
+    """The best output of each input, by system."""
+
+
+def evaluate_run(directory: RunDirectory, options: EvaluateOptions, metrics: Sequence[Metric]) -> Evaluated:
     """Decode and measure the test set with every system; the direct model first: the others are compared with it."""
     names = options.systems or list(read_systems(directory))
     tuned = [read_system(directory, name) for name in dict.fromkeys(["direct", *names])]
@@ -133,13 +140,14 @@ def evaluate_run(
     if not held_out.inputs:
         raise BadInputError(f"{options.file}: empty; there is nothing to evaluate")
     baseline: dict[str, FloatArray] = {}
-    results = []
+    evaluated = Evaluated(held_out, [], {})
     for system in tuned:
         model = NoisyChannel(models.input_codec, models.output_codec, models.models, system.weights, system.search)
         with counting(f"decode {system.name}", len(held_out.inputs)) as progress:
             decoded = decode_held_out(model, held_out, 1, options.batch_size, progress)
-        results.append(_measure(system, model, held_out, decoded, metrics, baseline, options))
-    return held_out, results
+        evaluated.results.append(_measure(system, model, held_out, decoded, metrics, baseline, options))
+        evaluated.outputs[system.name] = [best[0].text for best in decoded.outputs]
+    return evaluated
 
 
 def _measure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -103,17 +104,19 @@ def tune_run(options: TuneOptions) -> list[Tuned]:
     metric = make_metric(options.metric, options.tokenize)
     pool = CandidatePool(metric, held_out.references, model.output_codec.decode)
     tuned: list[Tuned] = []
-    for system in systems:
-        with counting(f"tune {system.name}") as progress:
+    with counting("tune") as progress:
 
-            def decode(weights: Weights) -> list[list[Hypothesis]]:
-                reweighted = model.reweighted(weights)
-                decoded = decode_held_out(reweighted, held_out, options.n_best, options.batch_size, progress)
-                return with_all_terms(model, held_out, decoded)
+        @cache
+        def decode(weights: Weights) -> list[list[Hypothesis]]:
+            reweighted = model.reweighted(weights)
+            decoded = decode_held_out(reweighted, held_out, options.n_best, options.batch_size, progress)
+            return with_all_terms(model, held_out, decoded)
 
-            result = tune(system, decode, pool, options.iterations, options.seed)
-        tuned.append(result)
-        write_systems(directory, [_tuned_system(result, search, len(rows))], default=result.system)
+        for system in systems:
+            # A larger system can do whatever a smaller one does.
+            known = [smaller.weights for smaller in tuned if system.contains(SYSTEMS[smaller.system])]
+            tuned.append(tune(system, decode, pool, options.iterations, options.seed, known=known))
+            write_systems(directory, [_tuned_system(tuned[-1], search, len(rows))], default=system.name)
     return tuned
 
 

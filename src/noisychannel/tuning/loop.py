@@ -56,17 +56,19 @@ def tune(
     iterations: int = 5,
     seed: int = 1,
     start: Weights | None = None,
+    known: Sequence[Weights] = (),
 ) -> Tuned:
     """Tune the free weights of a system on the development sentences and the metric of a pool.
 
-    Decoded before anything is tuned: ``start`` (default: ``system.start``) and, where the system contains the direct
-    model, that model alone. So the tuned score is never below the direct model's on the development set, nor below that
-    of the start; for a system without the direct model ("channel+lm") only the latter holds. Then up to ``iterations``
-    times: optimise on the pool, decode with what was found, merge; until the weights or the decoded score stop moving,
-    or a decoding brings nothing new. Of equally good decodings the earliest counts.
+    Decoded before anything is tuned: ``start`` (default: ``system.start``), ``known`` weights (such as those of a
+    smaller system, which this one contains) and, where the system contains the direct model, that model alone. So the
+    tuned score is never below theirs on the development set. Then up to ``iterations`` times: optimise on the pool,
+    decode with what was found, merge; until the weights or the decoded score stop moving, or a decoding brings nothing
+    new. Of equally good decodings the earliest counts.
     """
     start = system.start if start is None else start
-    system.check(start)
+    for weights in (start, *known):
+        system.check(weights)
     history: list[Step] = []
 
     def measure(weights: Weights, pool_score: float | None = None) -> int:
@@ -78,9 +80,9 @@ def tune(
         history.append(Step(weights, pool_score, pool.one_best_score(n_best_lists), len(pool)))
         return added
 
-    measure(start)
-    if system.fixed.direct and start != DIRECT_ONLY:
-        measure(DIRECT_ONLY)
+    alone = [DIRECT_ONLY] if system.fixed.direct else []
+    for weights in dict.fromkeys([start, *known, *alone]):
+        measure(weights)
     # A model of weight zero may not have been run: outputs of such a start cannot be weighed.
     if not pool.covers(system) and start != system.start:
         measure(system.start)

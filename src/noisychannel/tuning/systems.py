@@ -69,6 +69,10 @@ class System:
         sets = [[], *([name] for name in models), models]
         return list(dict.fromkeys(replace(self.fixed, **dict.fromkeys(names, 1.0)) for names in sets))
 
+    def contains(self, other: System) -> bool:
+        """Whether any weights of the other are weights that this one can have."""
+        return self.fixed == other.fixed and set(other.free) <= set(self.free)
+
     def check(self, weights: Weights) -> None:
         """Refuse weights that this system cannot have."""
         free = {weight.name: weight for weight in self.free}
