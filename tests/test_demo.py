@@ -1,0 +1,63 @@
+"""The demo from end to end, on a toy language: what it trains, tunes, evaluates and shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from noisychannel.cli import demo
+from noisychannel.cli.main import main
+from noisychannel.data.german_nouns import NounFiles
+from noisychannel.training.config import RunConfig
+from toys import double_vowels, toy_config, write_pairs
+
+
+@pytest.fixture
+def toy_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The demo's steps with vowel doubling instead of German: seconds instead of minutes."""
+
+    def toy_nouns(directory: Path, pairs: int, seed: int) -> NounFiles:
+        directory.mkdir(exist_ok=True)
+        files = [
+            write_pairs(directory / f"{name}.tsv", double_vowels, rows, seed=seed + n, longest=4)
+            for n, (name, rows) in enumerate({"train": pairs, "dev": 40, "test": 40}.items())
+        ]
+        unpaired = directory / "unpaired.txt"
+        forms = [line.split("\t")[1] for line in files[0].read_text(encoding="utf-8").splitlines()]
+        unpaired.write_text("".join(f"{form}\n" for form in forms), encoding="utf-8")
+        return NounFiles(*files, unpaired)
+
+    def toy_settings(options: demo.DemoOptions) -> RunConfig:
+        config = toy_config(tmp_path / "unused", models=("direct", "channel", "lm"), max_epochs=2)
+        config.run_dir = options.run_dir
+        return config
+
+    monkeypatch.setattr(demo, "write_dative_plurals", toy_nouns)
+    monkeypatch.setattr(demo, "demo_config", toy_settings)
+    monkeypatch.setattr(demo, "SHOWN", (("bad", "baad"),))
+    monkeypatch.setattr(demo, "TUNED_ON", 20)
+    return tmp_path / "run"
+
+
+def test_the_demo_trains_tunes_evaluates_and_explains(toy_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--run_dir", str(toy_demo), "--pairs", "400"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("dev perplexity per symbol: direct", "bad → baad", "●", "| direct+lm ", "| direct+channel+lm "):
+        assert part in shown
+    rows = {line.split("|")[1].strip(): line.split("|")[2] for line in shown.splitlines() if line.startswith("| d")}
+    direct, full = (float(rows[name].split()[0]) for name in ("direct", "direct+channel+lm"))
+    assert full > direct, "the toy language leaves the direct model room, and the others use it"
+    assert "is right where the direct model is wrong: " in shown
+    assert (toy_demo / "weights.json").exists()
+
+    assert main(["demo", "--run_dir", str(toy_demo), "--pairs", "400"]) == 0
+    again = capsys.readouterr()
+    assert "tuning" not in again.out, "what is finished is shown, not done again"
+    assert "epoch" not in again.err
+    assert f"| direct+channel+lm | {rows['direct+channel+lm'].strip()}" in again.out
+
+
+def test_a_directory_without_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--run_dir", "/"]) == 2
+    assert "--run_dir: / has no name" in capsys.readouterr().err
