@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from noisychannel.precision import exact_recurrence
 from noisychannel.symbols import reversed_within
 
 
@@ -42,7 +43,9 @@ class ForwardLSTM(nn.Module):
 
     def forward(self, ids_BT: Tensor) -> Tensor:
         """States after each symbol, [B,T,H]."""
-        states, _ = self.lstm(self.dropout(self.embedding(ids_BT)))
+        x = self.dropout(self.embedding(ids_BT))
+        with exact_recurrence(x):
+            states, _ = self.lstm(x)
         return self.dropout(states)
 
     def start(self, n: int) -> LSTMState:
@@ -94,8 +97,9 @@ class BidirectionalLSTM(nn.Module):
         """States at each symbol, [B,T,2H]; each row is reversed within its own length, so padding is never read."""
         x = self.dropout(self.embedding(ids_BT))
         for ahead, back in zip(self.forwards, self.backwards, strict=True):
-            x_ahead, _ = ahead(x)
-            x_back, _ = back(reversed_within(x, lengths))
+            with exact_recurrence(x):
+                x_ahead, _ = ahead(x)
+                x_back, _ = back(reversed_within(x, lengths))
             x = self.dropout(torch.cat([x_ahead, reversed_within(x_back, lengths)], dim=-1))
         return x
 

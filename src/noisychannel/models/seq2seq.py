@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from noisychannel.models.lm import summed_log_probs
 from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState, initialise_lstm
-from noisychannel.precision import at_least_float32
+from noisychannel.precision import at_least_float32, exact_recurrence
 from noisychannel.symbols import after_bos, inside, require_eos
 
 
@@ -177,5 +177,6 @@ class Seq2Seq(nn.Module):
 
     def _run_decoder(self, x_NTX: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
         # cuDNN wants contiguous states, which neither the bridge's permutation nor a selection promises.
-        states_NTH, after = self.decoder(x_NTX, (state.hidden_LNH.contiguous(), state.cell_LNH.contiguous()))
+        with exact_recurrence(x_NTX):
+            states_NTH, after = self.decoder(x_NTX, (state.hidden_LNH.contiguous(), state.cell_LNH.contiguous()))
         return self.dropout(states_NTH), LSTMState(*after)
