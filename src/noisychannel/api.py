@@ -83,6 +83,7 @@ class NoisyChannel:
         features: Sequence[Sequence[str]] | None = None,
         batch_size: int = 32,
         progress: Callable[[int], None] = lambda done: None,
+        align: bool = True,
     ) -> list[list[Output]]:
         """The best outputs of each of many texts; those of similar length are decoded together."""
         tags: Sequence[Sequence[str]] = [()] * len(texts) if features is None else features
@@ -92,7 +93,7 @@ class NoisyChannel:
         order = sorted(range(len(texts)), key=lambda n: (len(contexts[n]), len(inputs[n])))
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
-            decoded = self.decoder.decode([inputs[n] for n in rows], n_best, [contexts[n] for n in rows])
+            decoded = self.decoder.decode([inputs[n] for n in rows], n_best, [contexts[n] for n in rows], align)
             for n, best in zip(rows, decoded, strict=True):
                 found[n] = [Output(self.output_codec.decode(hypothesis.tokens), hypothesis) for hypothesis in best]
             progress(len(rows))

@@ -71,10 +71,15 @@ class Decoded(NamedTuple):
 
 
 def decode_held_out(
-    model: NoisyChannel, held_out: HeldOut, n_best: int, batch_size: int, progress: Callable[[int], None]
+    model: NoisyChannel,
+    held_out: HeldOut,
+    n_best: int,
+    batch_size: int,
+    progress: Callable[[int], None],
+    align: bool = True,
 ) -> Decoded:
     began = time.perf_counter()
-    outputs = model.batch(held_out.inputs, n_best, held_out.features, batch_size, progress)
+    outputs = model.batch(held_out.inputs, n_best, held_out.features, batch_size, progress, align)
     return Decoded(outputs, time.perf_counter() - began)
 
 
@@ -82,20 +87,24 @@ def with_all_terms(model: NoisyChannel, held_out: HeldOut, decoded: Decoded) -> 
     """The same hypotheses, in the same order, with the terms of every loaded model filled in."""
     weights = Weights(1.0, float("channel" in model.models), float("lm" in model.models))
     asked = model.reweighted(weights)
-    filled = []
-    for text, features, best in zip(held_out.inputs, held_out.features, decoded.outputs, strict=True):
-        hypotheses = [output.hypothesis for output in best]
-        missing = any(
-            (h.channel is None and weights.channel) or (h.lm is None and weights.lm) for h in hypotheses if h.complete
+    lists = [[output.hypothesis for output in best] for best in decoded.outputs]
+    missing = [
+        n
+        for n, hypotheses in enumerate(lists)
+        if any(
+            h.complete and ((h.channel is None and weights.channel) or (h.lm is None and weights.lm)) for h in hypotheses
         )
-        if missing:
-            inputs = [asked.input_codec.encode(text, features)]
-            outputs = [[h.tokens for h in hypotheses]]
-            (scored,) = asked.decoder.rerank(inputs, outputs, [asked.context(features)])
-            terms = {h.tokens: h for h in scored}
-            hypotheses = [replace(h, channel=terms[h.tokens].channel, lm=terms[h.tokens].lm) for h in hypotheses]
-        filled.append(hypotheses)
-    return filled
+    ]
+    scored = asked.decoder.rerank(
+        [asked.input_codec.encode(held_out.inputs[n], held_out.features[n]) for n in missing],
+        [[h.tokens for h in lists[n]] for n in missing],
+        [asked.context(held_out.features[n]) for n in missing],
+        align=False,
+    )
+    for n, hypotheses in zip(missing, scored, strict=True):
+        terms = {h.tokens: h for h in hypotheses}
+        lists[n] = [replace(h, channel=terms[h.tokens].channel, lm=terms[h.tokens].lm) for h in lists[n]]
+    return lists
 
 
 def average_lagging(outputs: Iterable[Output], input_lengths: Iterable[int]) -> float:

@@ -109,7 +109,7 @@ def tune_run(options: TuneOptions) -> list[Tuned]:
         @cache
         def decode(weights: Weights) -> list[list[Hypothesis]]:
             reweighted = model.reweighted(weights)
-            decoded = decode_held_out(reweighted, held_out, options.n_best, options.batch_size, progress)
+            decoded = decode_held_out(reweighted, held_out, options.n_best, options.batch_size, progress, align=False)
             return with_all_terms(model, held_out, decoded)
 
         for system in systems:

@@ -103,12 +103,17 @@ class NoisyChannelDecoder:
 
     @torch.no_grad()
     def decode(
-        self, inputs: Sequence[Sequence[int]], n_best: int = 1, contexts: Sequence[Sequence[int]] | None = None
+        self,
+        inputs: Sequence[Sequence[int]],
+        n_best: int = 1,
+        contexts: Sequence[Sequence[int]] | None = None,
+        align: bool = True,
     ) -> list[list[Hypothesis]]:
         """The best outputs of each input (ids ending in EOS), decoded as one batch.
 
         ``contexts`` are symbols that stand before each output and that the channel reads first (features). Where no
-        output reached EOS there is one hypothesis, the best partial one, with ``complete=False``.
+        output reached EOS there is one hypothesis, the best partial one, with ``complete=False``. ``align`` asks for
+        the best alignments, which the search itself does not need.
         """
         if n_best < 1:
             raise ValueError(f"n_best must be at least 1, but is {n_best}")
@@ -116,7 +121,7 @@ class NoisyChannelDecoder:
         found: list[list[Hypothesis]] = [[] for _ in inputs]
         for size in sorted({len(context) for context in contexts}):
             rows = [n for n, context in enumerate(contexts) if len(context) == size]
-            best = self._decode([inputs[n] for n in rows], [contexts[n] for n in rows], n_best)
+            best = self._decode([inputs[n] for n in rows], [contexts[n] for n in rows], n_best, align)
             for n, hypotheses in zip(rows, best, strict=True):
                 found[n] = hypotheses
         return found
@@ -127,6 +132,7 @@ class NoisyChannelDecoder:
         inputs: Sequence[Sequence[int]],
         outputs: Sequence[Sequence[Sequence[int]]],
         contexts: Sequence[Sequence[int]] | None = None,
+        align: bool = True,
     ) -> list[list[Hypothesis]]:
         """Given outputs of each input (ids without EOS), scored by the same objective, best first."""
         contexts = self._check(inputs, contexts)
@@ -135,14 +141,15 @@ class NoisyChannelDecoder:
             for ids, context, tokens_list in zip(inputs, contexts, outputs, strict=True)
             for tokens in tokens_list
         ]
-        scored = iter(self._align(asked, self._score(asked)))
+        found = self._score(asked)
+        scored = iter(self._align(asked, found) if align else found)
         return [
             sorted((next(scored) for _ in tokens_list), key=lambda hypothesis: -hypothesis.score)
             for tokens_list in outputs
         ]
 
     def _decode(
-        self, inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]], n_best: int
+        self, inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]], n_best: int, align: bool
     ) -> list[list[Hypothesis]]:
         """Inputs whose contexts are of one length."""
         sentences = self._read(inputs, contexts)
@@ -151,6 +158,8 @@ class NoisyChannelDecoder:
         for part in rows.split(self._sentences_at_once(sentences)):
             some = sentences if len(part) == len(rows) else sentences.select(part)
             found += self._search(some, n_best)
+        if not align:
+            return found
         asked = [
             _Asked(tuple(ids), tuple(context), hypothesis.tokens)
             for ids, context, best in zip(inputs, contexts, found, strict=True)
@@ -219,7 +228,7 @@ class NoisyChannelDecoder:
         return found
 
     def _align(self, asked: list[_Asked], found: list[Hypothesis]) -> list[Hypothesis]:
-        """Add the best alignments, which the search itself does not need."""
+        """Add the best alignments."""
         aligned: list[Hypothesis] = []
         for start in range(0, len(asked), ASKED_AT_ONCE):
             pairs = _Pairs.of(asked[start : start + ASKED_AT_ONCE], self._device())
