@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ from noisychannel.cli.decode import parse_weights
 from noisychannel.cli.main import main
 from noisychannel.errors import BadInputError
 from noisychannel.training.parse import dump_config
+from noisychannel.weights import SearchSettings
 from toys import double_vowels, toy_config, write_pairs
 
 FULL = "1,0.5,0.3,0.2"
@@ -94,6 +97,23 @@ def test_reranking_gives_the_scores_of_the_search(trained: Path, tmp_path: Path,
     file.write_text("lome\tlome\nlome\tloomee\nab\tabb\nab\taab\n")
     assert main(["decode", str(trained), "--rerank", str(file), "--weights", FULL]) == 0
     assert capsys.readouterr().out.splitlines() == ["loomee", "aab"]
+
+
+def test_a_text_that_arrives_in_pieces(trained: Path) -> None:
+    model = NoisyChannel.load(trained, weights=parse_weights(FULL), search=SearchSettings(max_length=20))
+    searched = model("lome", n_best=3)
+    online = model.online(margin=math.inf)
+    assert online.read("lo").text.startswith("loo")
+    online.read("me")
+    assert [output.text for output in online.finish(3)] == [output.text for output in searched]
+    hurried = model.online(margin=3.0)
+    heard = [hurried.read(letter) for letter in "lome"]
+    assert all(now.text.startswith(now.stable) for now in heard)
+    assert all(later.text.startswith(now.stable) for now, later in itertools.pairwise(heard))
+    assert hurried.finish()[0].text.startswith(heard[-1].stable)
+    assert heard[-1].stable
+    with pytest.raises(ValueError, match="the input has ended"):
+        hurried.read("x")
 
 
 def test_untuned_runs_decode_with_the_direct_model_and_say_so(trained: Path) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from noisychannel.decode.decoder import NoisyChannelDecoder
     from noisychannel.decode.hypothesis import Hypothesis
     from noisychannel.decode.objective import Weights
+    from noisychannel.decode.online import OnlineDecoder
     from noisychannel.models import SSNT, LanguageModel, Seq2Seq
 
 _HOMES = {
@@ -21,6 +22,7 @@ _HOMES = {
     "Hypothesis": "noisychannel.decode.hypothesis",
     "NoisyChannel": "noisychannel.api",
     "NoisyChannelDecoder": "noisychannel.decode.decoder",
+    "OnlineDecoder": "noisychannel.decode.online",
     "Weights": "noisychannel.decode.objective",
 }
 
@@ -30,6 +32,7 @@ __all__ = [
     "LanguageModel",
     "NoisyChannel",
     "NoisyChannelDecoder",
+    "OnlineDecoder",
     "Seq2Seq",
     "Weights",
     "__version__",

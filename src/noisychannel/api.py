@@ -16,6 +16,7 @@ from noisychannel.data.codec import Codec
 from noisychannel.decode.decoder import NoisyChannelDecoder
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
+from noisychannel.decode.online import OnlineDecoder
 from noisychannel.runs import RunDirectory
 from noisychannel.training.world import choose_device
 from noisychannel.weights import SearchSettings, read_system
@@ -26,6 +27,35 @@ class Output(NamedTuple):
 
     text: str
     hypothesis: Hypothesis
+
+
+class Heard(NamedTuple):
+    """What is known of the output when some of the input has arrived."""
+
+    text: str
+    """The best output so far."""
+    stable: str
+    """The beginning of it that will not change any more."""
+
+
+class OnlineText:
+    """One text that arrives in pieces; made by ``NoisyChannel.online``."""
+
+    def __init__(self, input_codec: Codec, output_codec: Codec, decoder: OnlineDecoder) -> None:
+        self.input_codec, self.output_codec, self.decoder = input_codec, output_codec, decoder
+        self.heard = Heard("", "")
+
+    def read(self, piece: str) -> Heard:
+        """Read on: a character, or a word where the run was trained on words or subwords; or several."""
+        for symbol in self.input_codec.encode(piece)[:-1]:
+            progress = self.decoder.read(symbol)
+            stable = progress.tokens[: progress.stable]
+            self.heard = Heard(self.output_codec.decode(progress.tokens), self.output_codec.decode(stable))
+        return self.heard
+
+    def finish(self, n_best: int = 1) -> list[Output]:
+        """The text has ended: its best outputs."""
+        return [Output(self.output_codec.decode(found.tokens), found) for found in self.decoder.finish(n_best)]
 
 
 class NoisyChannel:
@@ -106,6 +136,18 @@ class NoisyChannel:
         inputs, contexts = [self.input_codec.encode(text, features)], [self.context(features)]
         (found,) = self.decoder.rerank(inputs, [ids], contexts)
         return [Output(texts[hypothesis.tokens], hypothesis) for hypothesis in found]
+
+    def online(self, margin: float = 10.0) -> OnlineText:
+        """Decode one text while it arrives; see ``OnlineDecoder`` for what ``margin`` (in nats) does.
+
+        The direct model must be unidirectional, and the run must have been trained without features.
+        """
+        if self.search.lm_proposals:
+            raise ValueError("lm_proposals must be 0 for online decoding: only the direct model proposes there")
+        arguments = {name: value for name, value in self.search.arguments().items() if name != "lm_proposals"}
+        barred = self.output_codec.feature_ids
+        decoder = OnlineDecoder(**self.models, weights=self.weights, **arguments, barred=barred, margin=margin)
+        return OnlineText(self.input_codec, self.output_codec, decoder)
 
     def context(self, features: Sequence[str]) -> list[int]:
         """What the channel reads before an output."""

@@ -91,9 +91,8 @@ def with_all_terms(model: NoisyChannel, held_out: HeldOut, decoded: Decoded) -> 
     missing = [
         n
         for n, hypotheses in enumerate(lists)
-        if any(
-            h.complete and ((h.channel is None and weights.channel) or (h.lm is None and weights.lm)) for h in hypotheses
-        )
+        if (weights.channel and any(h.complete and h.channel is None for h in hypotheses))
+        or (weights.lm and any(h.complete and h.lm is None for h in hypotheses))
     ]
     scored = asked.decoder.rerank(
         [asked.input_codec.encode(held_out.inputs[n], held_out.features[n]) for n in missing],

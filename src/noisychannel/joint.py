@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from noisychannel import kernels
 from noisychannel.precision import at_least_float32
 
 RECOMPUTED_AT_ONCE = 1 << 22
@@ -36,6 +37,11 @@ def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor)
     _check(input_scores, output_scores)
     if targets.shape != output_scores.shape[:2]:
         raise ValueError(f"targets must be [B,J] = {list(output_scores.shape[:2])}, but are {list(targets.shape)}")
+    if kernels.usable(input_scores, output_scores, targets):
+        from noisychannel.kernels import joint as fused
+
+        if fused.fits(input_scores, output_scores) and targets.dtype == torch.int64:
+            return fused.word_log_probs(input_scores, output_scores, targets)
     result: Tensor = _WordLogProbs.apply(input_scores, output_scores, targets)  # type: ignore[no-untyped-call]
     return result
 
@@ -46,8 +52,14 @@ def log_normaliser(input_scores: Tensor | Scaled, output_scores: Tensor | Scaled
 
     A side that meets many others is best given as ``Scaled.of(scores)``, computed once.
     """
+    scores = [x.scores if isinstance(x, Scaled) else x for x in (input_scores, output_scores)]
+    _check(*scores)
+    if kernels.usable(*scores):
+        from noisychannel.kernels import joint as fused
+
+        if fused.fits(*scores):
+            return fused.log_normaliser(*scores)
     a, c = (x if isinstance(x, Scaled) else Scaled.of(x) for x in (input_scores, output_scores))
-    _check(a.scores, c.scores)
     return _normalise(a, c).log
 
 

@@ -8,7 +8,7 @@ Position i of the input and j of the output (0-based here) make a node. From it 
 
 Both terms of ``arrive`` lie on the previous anti-diagonal, so a diagonal is one vector operation and nothing is
 ever subtracted: there is no telescoped sum to cancel, and no floor. The same recursion over another semiring
-answers another question (see ``semirings``).
+answers another question (see ``semirings``). On a GPU the log-marginal has kernels of its own (see ``kernels``).
 
 The way back carries a *flow* of one unit from leave(I-1, J-1) to the start, dividing it at each node by the
 semiring's ``share``. For the log semiring the flow through ``leave(i, j)`` is the posterior p(z_j = i | u, v) and
@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from noisychannel import kernels
 from noisychannel.precision import at_least_float32
 from noisychannel.semirings import DirectedSemiring, Entropy, Log, Max, Sample, Semiring
 from noisychannel.symbols import inside
@@ -42,6 +43,12 @@ class Flow(NamedTuple):
 
 def log_marginal(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> Tensor:
     """log p(v, z_J = I | u) summed over alignments: [B,I,J], [B,I,J], [B], [B] -> [B]. Differentiable once."""
+    _check(word_logp, emit_logit, input_lengths, output_lengths)
+    if kernels.usable(word_logp, emit_logit):
+        from noisychannel.kernels import lattice as fused
+
+        if fused.fits(word_logp, emit_logit):
+            return fused.log_marginal(word_logp, emit_logit, input_lengths, output_lengths)
     total: Tensor = _LogMarginal.apply(word_logp, emit_logit, input_lengths, output_lengths)  # type: ignore[no-untyped-call]
     return total
 
@@ -80,7 +87,8 @@ def sample(
 @torch.no_grad()
 def entropy(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> Tensor:
     """Entropy of p(z | u, v) in nats: [B]. Not differentiable."""
-    frame = _Frame.of(word_logp, emit_logit, input_lengths, output_lengths)
+    _check(word_logp, emit_logit, input_lengths, output_lengths)
+    frame = _Frame.of(word_logp, input_lengths, output_lengths)
     weights = _log_weights(word_logp, emit_logit, input_lengths, output_lengths)
     leave_D2BK = _ascend(Entropy(), frame, *weights).leave
     return frame.at_end(leave_D2BK[:, 1])
@@ -93,7 +101,7 @@ class _LogMarginal(torch.autograd.Function):
     def forward(
         ctx: Any, word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor
     ) -> Tensor:
-        frame = _Frame.of(word_logp, emit_logit, input_lengths, output_lengths)
+        frame = _Frame.of(word_logp, input_lengths, output_lengths)
         ascent = _ascend(Log(), frame, *_log_weights(word_logp, emit_logit, input_lengths, output_lengths))
         if any(ctx.needs_input_grad):
             ctx.frame, ctx.word_dtype = frame, word_logp.dtype
@@ -117,7 +125,8 @@ class _LogMarginal(torch.autograd.Function):
 def _flow(
     semiring: DirectedSemiring, word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor
 ) -> Flow:
-    frame = _Frame.of(word_logp, emit_logit, input_lengths, output_lengths)
+    _check(word_logp, emit_logit, input_lengths, output_lengths)
+    frame = _Frame.of(word_logp, input_lengths, output_lengths)
     ascent = _ascend(semiring, frame, *_log_weights(word_logp, emit_logit, input_lengths, output_lengths))
     return _descend(frame, semiring.share(ascent.by_shift, ascent.by_emit))
 
@@ -145,10 +154,9 @@ class _Frame(NamedTuple):
     """And its place on that diagonal, [B]."""
 
     @staticmethod
-    def of(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> _Frame:
-        _check(word_logp, emit_logit, input_lengths, output_lengths)
-        over_inputs = word_logp.shape[1] <= word_logp.shape[2]
-        input_lengths, output_lengths = input_lengths.to(word_logp.device), output_lengths.to(word_logp.device)
+    def of(x_BIJ: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> _Frame:
+        over_inputs = x_BIJ.shape[1] <= x_BIJ.shape[2]
+        input_lengths, output_lengths = input_lengths.to(x_BIJ.device), output_lengths.to(x_BIJ.device)
         place = (input_lengths if over_inputs else output_lengths) - 1
         return _Frame(over_inputs, input_lengths + output_lengths - 2, place)
 

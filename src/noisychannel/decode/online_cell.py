@@ -1,0 +1,133 @@
+"""One cell of the chart, filled when its position of the input has been read.
+
+What the batch search does once for all cells of a length is done here for the newest cell of it:
+
+    1. the direct model proposes K1 extensions of the prefixes that reach the cell               _proposals
+    2. those that are in the table of their length have their scores, the others get theirs      _with_lm, extended
+    3. K2 survive in the cell, and those of them that are new join the table                     admitted, surviving
+
+Shapes: I positions read so far, P prefixes of a table, Q candidates, R survivors, V output symbols.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from noisychannel.decode.online_table import (
+    OnlineModels,
+    Prefixes,
+    Reading,
+    Table,
+    admitted,
+    extended,
+    joined,
+    picked,
+    surviving,
+)
+from noisychannel.decode.proposals import Listed, propose
+from noisychannel.decode.table import Settings
+from noisychannel.models.lstm import LSTMState
+from noisychannel.symbols import EOS
+
+
+class Cell(NamedTuple):
+    """A cell when it is filled."""
+
+    before: Table
+    """The prefixes one symbol shorter; the language model has spoken after those that proposed."""
+    after: Table | None
+    """The prefixes of the cell's length, newcomers included; None where there are none."""
+    candidates: Prefixes
+    """Everything proposed."""
+
+
+def fill_cell(
+    models: OnlineModels,
+    settings: Settings,
+    reading: Reading,
+    before: Table,
+    after: Table | None,
+    length: int,
+    last: bool,
+) -> Cell:
+    """The newest column's cell of one length; both tables have been taken on to that column."""
+    parent, symbol = _proposals(settings, reading, before, last)
+    before = _with_lm(models, before, parent)
+    place = _places(after, parent, symbol)
+    known = place >= 0
+    candidates: Prefixes = extended(models, settings, reading, before, parent[~known], symbol[~known])
+    if after is not None:
+        candidates = joined(picked(after.prefixes, place[known]), candidates)
+    place = torch.cat([place[known], place[~known]])
+
+    direct, channel = candidates.direct[:, -1], partial_channel(candidates, candidates.direct.shape[1] - 1, last)
+    objective_Q = settings.weights.combine(direct, channel, candidates.lm, length)
+    objective_Q = objective_Q.masked_fill((candidates.symbol == EOS) | (direct == -torch.inf), -torch.inf)
+    objective_R, chosen = objective_Q.topk(min(settings.k2, len(objective_Q)))
+    chosen, objective_R = chosen[objective_R > -torch.inf], objective_R[objective_R > -torch.inf]
+    rows, new = place[chosen], chosen[place[chosen] < 0]
+    if len(new):
+        rows[rows < 0] = torch.arange(len(new), device=new.device) + (0 if after is None else len(after.objective))
+        newcomers = admitted(models, settings, reading, before, picked(candidates, new))
+        after = newcomers if after is None else joined(after, newcomers)
+    if after is not None:
+        after = surviving(settings, after, rows, objective_R)
+    return Cell(before, after, candidates)
+
+
+def _proposals(settings: Settings, reading: Reading, before: Table, last: bool) -> tuple[Tensor, Tensor]:
+    """The best K1 extensions of the newest column's cell: rows of ``before`` and symbols, [Q] each."""
+    rows = before.live.nonzero().squeeze(1)
+    scores_V = reading.direct.scores[-1].clone()
+    if not all(0 <= symbol < len(scores_V) for symbol in settings.barred):
+        raise ValueError(
+            f"barred: {sorted(settings.barred)} are not all symbols of the vocabulary (0..{len(scores_V) - 1})"
+        )
+    scores_V[list(settings.barred)] = -torch.inf
+    if not last:
+        scores_V[EOS] = -torch.inf
+    found = propose(
+        before.reach_objective[rows][None],
+        Listed.of(scores_V[None, None]),
+        Listed.of(before.output.scores[rows][None]),
+        before.normaliser[rows, -1][None, None],
+        settings.k1,
+    )
+    proposed = found.score[0, 0] > -torch.inf
+    return rows[found.prefix[0, 0][proposed]], found.symbol[0, 0][proposed]
+
+
+def _with_lm(models: OnlineModels, table: Table, rows: Tensor) -> Table:
+    """The table, the language model having been run on the prefixes ``rows``, unless it has been before."""
+    rows = rows[~table.spoken[rows]].unique()
+    if models.lm is None or table.lm_next is None or table.lm_state is None or len(rows) == 0:
+        return table
+    next_RV, state = models.lm.step(table.prefixes.symbol[rows], table.lm_state.select(rows))
+    hidden, cell = (old.index_copy(1, rows, new) for old, new in zip(table.lm_state, state, strict=True))
+    return table._replace(
+        spoken=table.spoken.index_fill(0, rows, True),
+        lm_next=table.lm_next.index_copy(0, rows, next_RV),
+        lm_state=LSTMState(hidden, cell),
+    )
+
+
+def _places(table: Table | None, parent_Q: Tensor, symbol_Q: Tensor) -> Tensor:
+    """The rows of prefixes in the table of their length, -1 of those that are not there: [Q]."""
+    if table is None:
+        return torch.full_like(parent_Q, -1)
+    same_QP = (parent_Q[:, None] == table.prefixes.parent) & (symbol_Q[:, None] == table.prefixes.symbol)
+    return torch.where(same_QP.any(1), same_QP.long().argmax(1), -1)
+
+
+def partial_channel(prefixes: Prefixes, i: int, last: bool) -> Tensor | None:
+    """The channel's score of partial outputs in the cell of position i (from 0): [P].
+
+    x's EOS may be written only together with y's: in the last column a partial output is asked for x without it.
+    """
+    if prefixes.column is None:
+        return None
+    at = i - 1 if last else i
+    return prefixes.column.written[:, at] if at >= 0 else torch.zeros_like(prefixes.direct[:, 0])
