@@ -40,7 +40,7 @@ example:
 
 FULL = "direct+channel+lm"
 SYSTEMS_SHOWN = ("direct+lm", FULL)
-TUNED_ON = 150
+TUNED_ON = 300
 EXAMPLES = {"right where the direct model is wrong": 2, "wrong where the direct model is right": 1}
 SHOWN = (("Haus", "Häusern"), ("Apfelbaum", "Apfelbäumen"), ("Lehrerin", "Lehrerinnen"))
 
@@ -86,7 +86,7 @@ def demo_config(options: DemoOptions) -> RunConfig:
         seed=options.seed,
         direct=replace(model, bidirectional=True),
         channel=model,
-        lm=ModelConfig(hidden_size=192, num_layers=1, dropout=0.1, batch_size=128, max_epochs=3, learning_rate=3e-3),
+        lm=ModelConfig(hidden_size=256, num_layers=1, dropout=0.1, batch_size=128, max_epochs=3, learning_rate=3e-3),
         training=TrainingConfig(batch_size=32, max_epochs=20, learning_rate=2e-3, patience=4, decay_patience=1),
     )
 
