@@ -71,6 +71,9 @@ def _dispatch(words: list[str]) -> int:
     name = words[0]
     if name not in COMMANDS:
         raise BadInputError(f"unknown command {name!r}; the commands are {', '.join(COMMANDS)}")
+    # Threads that wait should sleep: on a machine that is shared with others, spinning makes everything many times
+    # slower. Read when torch is loaded, and inherited by the processes that train.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Imported now and not above: torch takes a second, and --help should not.
     run: Callable[[list[str]], int] = import_module(f"noisychannel.cli.{name}").run
     return run(words[1:])
