@@ -242,8 +242,7 @@ def output_record(output: Output) -> dict[str, Any]:
 
 def explain(text: str, outputs: list[Output], model: NoisyChannel) -> None:
     """The n best with their terms, and the best one's alignment drawn."""
-    weights = model.decoder.weights
-    table = Table(title=text, title_justify="left", caption=f"weights: {asdict(weights)}", caption_justify="left")
+    table = Table(title=text, title_justify="left")
     for column in ("output", "score", "direct", "channel", "lm", "length"):
         table.add_column(column, justify="left" if column == "output" else "right")
     for output in outputs:
@@ -251,6 +250,7 @@ def explain(text: str, outputs: list[Output], model: NoisyChannel) -> None:
         terms = ["–" if x is None else f"{x:.3f}" for x in (h.score, h.direct, h.channel, h.lm)]
         table.add_row(output.text + ("" if h.complete else " …"), *terms, str(h.length))
     Console(highlight=False).print(table, markup=False)
+    print("weights: " + ", ".join(f"{name} {weight:.3g}" for name, weight in asdict(model.weights).items()))
     best = outputs[0].hypothesis
     if best.alignment is not None:
         symbols = [model.output_codec.names[i] for i in best.tokens]
