@@ -1,6 +1,6 @@
 # make demo    train, tune and evaluate on German nouns, from nothing
 # make test    lint, types and every test, from nothing
-# make bench   the loss benchmark on this machine
+# make bench   time and memory of the loss, training steps and decoding on this machine
 PYTHON ?= python3
 VENV := .venv
 # In the environment, so that the constraints hold for what pip installs to build the package, too.
@@ -19,7 +19,7 @@ test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n auto
 
 bench: $(VENV)/.core
-	$(VENV)/bin/python benchmarks/loss.py
+	$(VENV)/bin/noisychannel bench
 
 # torch first and alone: its pinned version is the CPU build where that is what pip offers.
 $(VENV)/.core: pyproject.toml constraints.txt

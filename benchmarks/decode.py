@@ -1,172 +1,19 @@
-"""Sentences per second of the search, and how its cost grows.
+"""Sentences per second of the search: ``noisychannel.bench.decode`` with all its options.
 
-    python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE] [--parts rates,reference,growth]
-
-Two settings, random weights:
-
-    characters   K1 60, K2 30, inputs of 10 to 14 symbols, outputs of at most 14, V 60; direct (bidirectional) and
-                 channel 1×128, language model 2×512: the paper's morphology
-    words        K1 20, K2 10, inputs of 50 symbols, outputs of at most 25, V 20,000; all models 1×256
-
-A length weight makes every search run to the longest output. ``--run`` adds the characters setting with the models and
-tuned weights of a trained run, on the first column of ``--words``.
-
-"direct" searches with the direct model alone, "full" with all three models. The literal reference is Algorithm 1 as the
-paper writes it, one sentence at a time; for words it is given two output symbols only, since all 25 would take it days,
-and is compared with our search of two. Variants run interleaved, round after round; medians are shown.
+python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE] [--parts rates,reference,growth]
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
-import statistics
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
-from pathlib import Path
-from typing import Any
 
 import torch
 
-from noisychannel import SSNT, LanguageModel, NoisyChannel, NoisyChannelDecoder, Weights, __version__
-from noisychannel.decode.reference import ReferenceDecoder
-from noisychannel.symbols import EOS
-from noisychannel.weights import SearchSettings
-
-# The length weight keeps every search going to the longest output: random models would rather say nothing.
-FULL = Weights(direct=1.0, channel=0.5, lm=0.5, length=20.0)
-DIRECT = Weights(length=20.0)
-
-
-@dataclass(frozen=True)
-class Setting:
-    name: str
-    k1: int
-    k2: int
-    shortest: int
-    longest: int
-    max_length: int
-    V: int
-    hidden: int
-    lm_hidden: int
-    lm_layers: int
-    bidirectional: bool
-
-    def models(self, device: str) -> dict[str, Any]:
-        torch.manual_seed(0)
-        models = {
-            "direct": SSNT(self.V, self.V, self.hidden, bidirectional=self.bidirectional),
-            "channel": SSNT(self.V, self.V, self.hidden),
-            "lm": LanguageModel(self.V, self.lm_hidden, self.lm_layers),
-        }
-        return {role: model.to(device).eval() for role, model in models.items()}
-
-    def inputs(self, count: int) -> list[list[int]]:
-        """Ids, EOS included in the length."""
-        generator = torch.Generator().manual_seed(1)
-        lengths = torch.randint(self.shortest, self.longest + 1, (count,), generator=generator).tolist()
-        return [[*torch.randint(4, self.V, (n - 1,), generator=generator).tolist(), EOS] for n in lengths]
-
-    def decoder(self, models: dict[str, Any], weights: Weights) -> NoisyChannelDecoder:
-        return NoisyChannelDecoder(**models, weights=weights, k1=self.k1, k2=self.k2, max_length=self.max_length)
-
-
-CHARACTERS = Setting("characters", 60, 30, 10, 14, 14, 60, 128, 512, 2, bidirectional=True)
-WORDS = Setting("words", 20, 10, 50, 50, 25, 20_000, 256, 256, 1, bidirectional=False)
-TWO_SYMBOLS = 2
-
-
-def median_seconds(variants: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Interleaved, after one round that does not count."""
-    times: dict[str, list[float]] = {name: [] for name in variants}
-    for _ in range(rounds + 1):
-        for name, run in variants.items():
-            start = time.perf_counter()
-            run()
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
-
-
-def rates(name: str, pair: Sequence[NoisyChannelDecoder], inputs: list[list[int]], batch: int, rounds: int) -> str:
-    """One row: sentences per second of direct and full."""
-    direct, full = pair
-
-    def decode(decoder: NoisyChannelDecoder) -> Callable[[], object]:
-        batches = [inputs[n : n + batch] for n in range(0, len(inputs), batch)]
-        return lambda: [decoder.decode(ids) for ids in batches]
-
-    seconds = median_seconds({"direct": decode(direct), "full": decode(full)}, rounds)
-    d, f = (len(inputs) / seconds[key] for key in ("direct", "full"))
-    return f"| {name} | {batch} | {d:.2f} | {f:.2f} | {d / f:.1f} |"
-
-
-def against_reference(setting: Setting, device: str) -> str:
-    """One row: one sentence, full objective, both ways."""
-    models, x = setting.models("cpu"), setting.inputs(1)[0]
-    reference = ReferenceDecoder(
-        **models, weights=FULL, k1=setting.k1, k2=setting.k2, max_length=setting.max_length, recombine=False
-    )
-    start = time.perf_counter()
-    reference.decode(x)
-    slow = time.perf_counter() - start
-    decoder = setting.decoder({role: model.to(device) for role, model in models.items()}, FULL)
-    many = setting.inputs(64)
-    one, batch = median_seconds({"one": lambda: decoder.decode([x]), "batch": lambda: decoder.decode(many)}, 3).values()
-    return (
-        f"| {setting.name} | {setting.max_length} | {slow:.1f} | {one:.3f} | {slow / one:.0f} "
-        f"| {batch / 64:.3f} | {slow * 64 / batch:.0f} |"
-    )
-
-
-def growth(setting: Setting, device: str, batch: int, rounds: int) -> list[str]:
-    """Rows: the cost of a sentence when one size doubles, as a multiple of what it was."""
-    larger = {
-        "I": replace(setting, shortest=2 * setting.shortest, longest=2 * setting.longest),
-        "K1": replace(setting, k1=2 * setting.k1),
-        "K2": replace(setting, k1=2 * setting.k1, k2=2 * setting.k2),
-        "V": replace(setting, V=2 * setting.V),
-    }
-    variants: dict[str, Callable[[], object]] = {}
-    for name, changed in {"base": setting, **larger}.items():
-        models, inputs = changed.models(device), changed.inputs(batch)
-        for system, weights in (("direct", DIRECT), ("full", FULL)):
-            decoder = changed.decoder(models, weights)
-            variants[f"{name} {system}"] = lambda decoder=decoder, inputs=inputs: decoder.decode(inputs)  # type: ignore[misc]
-    seconds = median_seconds(variants, rounds)
-    labels = {"I": "I", "K1": "K1 (K2 as it was)", "K2": "K1 and K2", "V": "V"}
-    return [
-        f"| {setting.name} | {label} | "
-        + " | ".join(f"{seconds[f'{name} {s}'] / seconds[f'base {s}']:.2f}" for s in ("direct", "full"))
-        + " |"
-        for name, label in labels.items()
-    ]
-
-
-def trained(run: str, words: str, device: str) -> tuple[list[NoisyChannelDecoder], list[list[int]], Weights]:
-    """Decoders of a run at the paper's K1 and K2, and the inputs."""
-    model = NoisyChannel.load(run, system="direct+channel+lm", device=device)
-    search = SearchSettings(k1=CHARACTERS.k1, k2=CHARACTERS.k2)
-    decoders = [
-        NoisyChannel(model.input_codec, model.output_codec, model.models, weights, search).decoder
-        for weights in (Weights(), model.weights)
-    ]
-    lines = Path(words).read_text(encoding="utf-8").splitlines()
-    inputs = [model.input_codec.encode(line.split("\t")[0]) for line in lines]
-    return decoders, sorted(inputs, key=len), model.weights
-
-
-def hardware(device: str) -> str:
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    return f"CPU ({platform.machine()}, {torch.get_num_threads()} threads)"
+from noisychannel.bench import decode
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=decode.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--run", help="a trained and tuned run, for the characters setting")
     parser.add_argument("--words", help="inputs for it: the first column of a file")
@@ -174,44 +21,18 @@ def main() -> None:
     parser.add_argument("--settings", default="characters,words")
     parser.add_argument("--batches", default="1,64", help="sentences decoded together")
     parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    parts, device, rounds = arguments.parts.split(","), arguments.device, arguments.rounds
-    settings = [setting for setting in (CHARACTERS, WORDS) if setting.name in arguments.settings.split(",")]
-    batches = [int(size) for size in arguments.batches.split(",")]
-    print(
-        f"decode: noisychannel {__version__}, torch {torch.__version__}, {date.today().isoformat()}, {hardware(device)}"
+    options = parser.parse_args()
+    bench = decode.DecodeBench(
+        device=options.device,
+        parts=options.parts.split(","),
+        settings=options.settings.split(","),
+        batches=[int(size) for size in options.batches.split(",")],
+        rounds=options.rounds,
+        run=options.run,
+        words=options.words,
     )
-
-    if "rates" in parts:
-        print("\nSentences per second.\n")
-        print("| setting | batch | direct | full | direct / full |\n| --- | ---: | ---: | ---: | ---: |")
-        for setting in settings:
-            models = setting.models(device)
-            pair = [setting.decoder(models, weights) for weights in (DIRECT, FULL)]
-            for batch in batches:
-                print(rates(setting.name, pair, setting.inputs(max(4, batch)), batch, rounds), flush=True)
-            del models, pair
-        if arguments.run:
-            pair, inputs, weights = trained(arguments.run, arguments.words, device)
-            for batch in batches:
-                some = inputs if len(inputs) <= 4 * batch else inputs[:: len(inputs) // (4 * batch)]
-                name = f"characters, trained ({len(some)} words)"
-                print(rates(name, pair, some, batch, rounds), flush=True)
-            print(f"\nTrained: {weights}.")
-    if "reference" in parts:
-        print(
-            "\nSeconds per sentence of the literal reference and of the full search, one sentence at a time and 64.\n"
-        )
-        print("| setting | longest output | reference | one | times faster | in 64 | times faster |")
-        print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-        for setting in settings:
-            shorter = replace(setting, max_length=TWO_SYMBOLS) if setting is WORDS else setting
-            print(against_reference(shorter, device), flush=True)
-    if "growth" in parts:
-        print("\nCost of a sentence when a size doubles, as a multiple of what it was.\n")
-        print("| setting | doubled | direct | full |\n| --- | --- | ---: | ---: |")
-        for setting in settings:
-            print("\n".join(growth(setting, device, 16 if device == "cpu" else 64, rounds)), flush=True)
+    for line in bench.report():
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

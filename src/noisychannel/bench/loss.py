@@ -1,6 +1,6 @@
 """Time and peak memory of the loss, forward and backward, against what one would write otherwise.
 
-    python benchmarks/loss.py [--device cpu|cuda] [--repeats 7] [--markdown FILE]
+    noisychannel bench --suites '[loss]' [--device cpu|cuda]
 
 All variants start from the same encoder states h [B,I,H] and decoder states s [B,J,H] and go back to their gradients
 and those of the projections. They run interleaved, round after round, and the median is shown.
@@ -17,14 +17,9 @@ that runs this one variant.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
-import platform
-import statistics
-import time
-from collections.abc import Callable
-from datetime import date
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from noisychannel import __version__
+from noisychannel.bench.timing import median_seconds, where_and_when
 from noisychannel.joint import word_log_probs
 from noisychannel.lattice import log_marginal
 
@@ -45,7 +40,12 @@ class Shape(NamedTuple):
     V: int
 
 
-SHAPES = (Shape(32, 50, 25, 256, 20_000), Shape(64, 50, 50, 512, 30_000), Shape(32, 16, 16, 128, 60))
+SHAPES = (
+    Shape(32, 50, 25, 256, 20_000),
+    Shape(32, 50, 25, 256, 50_000),
+    Shape(64, 50, 50, 512, 30_000),
+    Shape(32, 16, 16, 128, 60),
+)
 
 
 class Problem(NamedTuple):
@@ -70,10 +70,10 @@ class Problem(NamedTuple):
         def leaf(*size: int) -> Tensor:
             return (torch.randn(*size, device=device) * size[-2 if len(size) > 1 else -1] ** -0.5).requires_grad_()
 
-        states = (torch.tanh(torch.randn(B, n, H, device=device)).requires_grad_() for n in (I, J))
+        h, s = (torch.tanh(torch.randn(B, n, H, device=device)).requires_grad_() for n in (I, J))
         weights = (leaf(H, V), leaf(H, V), leaf(H, H), leaf(H, H), leaf(H))
         targets = torch.randint(4, V, (B, J), device=device)
-        return Problem(*states, *weights, targets, torch.full((B,), I), torch.full((B,), J))
+        return Problem(h, s, *weights, targets, torch.full((B,), I), torch.full((B,), J))
 
     def leaves(self) -> tuple[Tensor, ...]:
         return self[:7]
@@ -99,7 +99,7 @@ def materialised_loss(p: Problem) -> Tensor:
     leave: list[Tensor] = []
     for j in range(J):
         row: list[Tensor] = []
-        arrive = None
+        arrive: Tensor | None = None
         for i in range(I):
             by_shift = None if arrive is None else arrive + shifting[:, i - 1, j]
             by_emit = leave[-1][:, i] if j > 0 else (torch.zeros_like(word[:, 0, 0]) if i == 0 else None)
@@ -166,21 +166,11 @@ def why_not(name: str, shape: Shape, device: str) -> str | None:
     return None
 
 
-def measure_times(shape: Shape, device: str, names: list[str], repeats: int) -> dict[str, float]:
+def measure_times(shape: Shape, device: str, names: list[str], rounds: int) -> dict[str, float]:
     """Median milliseconds of each variant, run in turn."""
     problem = Problem.draw(shape, device)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for round_number in range(repeats + 1):
-        for name in names:
-            if device == "cuda":
-                torch.cuda.synchronize()
-            began = time.perf_counter()
-            run_once(VARIANTS[name], problem)
-            if device == "cuda":
-                torch.cuda.synchronize()
-            if round_number:  # the first round warms up
-                times[name].append((time.perf_counter() - began) * 1e3)
-    return {name: statistics.median(values) for name, values in times.items()}
+    variants = {name: lambda name=name: run_once(VARIANTS[name], problem) for name in names}
+    return {name: 1e3 * seconds for name, seconds in median_seconds(variants, rounds).items()}
 
 
 def peak_memory(name: str, shape: Shape, device: str) -> float:
@@ -211,37 +201,20 @@ def _status(key: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
-    parser.add_argument("--markdown", type=Path, help="write the table there too")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    machine = torch.cuda.get_device_name() if options.device == "cuda" else f"{platform.machine()} CPU"
-    lines = [
-        f"noisychannel {__version__}, torch {torch.__version__}, {machine}, {options.threads} threads, "
-        f"{date.today()}, fp32, forward + backward, median of {options.repeats} interleaved rounds",
-        "",
-        "| batch, I, J, hidden, V | variant | ms | × noisychannel | peak GiB |",
-        "| --- | --- | ---: | ---: | ---: |",
-    ]
+def report(device: str, rounds: int = 7) -> Iterator[str]:
+    """The table, as lines of Markdown."""
+    yield f"loss: {where_and_when(device)}, fp32, forward + backward, median of {rounds} interleaved rounds"
+    yield ""
+    yield "| batch, I, J, hidden, V | variant | ms | × noisychannel | peak GiB |"
+    yield "| --- | --- | ---: | ---: | ---: |"
     for shape in SHAPES:
-        refused = {name: why_not(name, shape, options.device) for name in VARIANTS}
+        refused = {name: why_not(name, shape, device) for name in VARIANTS}
         names = [name for name, reason in refused.items() if reason is None]
-        times = measure_times(shape, options.device, names, options.repeats)
+        times = measure_times(shape, device, names, rounds)
         for name, reason in refused.items():
             if reason:
-                lines.append(f"| {', '.join(map(str, shape))} | {name} | – | – | {reason} |")
+                yield f"| {', '.join(map(str, shape))} | {name} | – | – | {reason} |"
                 continue
-            memory = peak_memory(name, shape, options.device)
+            memory = peak_memory(name, shape, device)
             ratio = times[name] / times["noisychannel"]
-            lines.append(f"| {', '.join(map(str, shape))} | {name} | {times[name]:.2f} | {ratio:.2f} | {memory:.3f} |")
-    print("\n".join(lines))
-    if options.markdown:
-        options.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+            yield f"| {', '.join(map(str, shape))} | {name} | {times[name]:.2f} | {ratio:.2f} | {memory:.3f} |"

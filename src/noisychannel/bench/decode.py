@@ -1,0 +1,193 @@
+"""Sentences per second of the search, and how its cost grows.
+
+    noisychannel bench --suites '[decode]' [--device cpu|cuda]
+    python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE] [--parts rates,reference,growth]
+
+Two settings, random weights:
+
+    characters   K1 60, K2 30, inputs of 10 to 14 symbols, outputs of at most 14, V 60; direct (bidirectional) and
+                 channel 1×128, language model 2×512: the paper's morphology
+    words        K1 20, K2 10, inputs of 50 symbols, outputs of at most 25, V 20,000; all models 1×256
+
+A length weight makes every search run to the longest output. ``--run`` adds the characters setting with the models and
+tuned weights of a trained run, on the first column of ``--words``.
+
+"direct" searches with the direct model alone, "full" with all three models. The literal reference is Algorithm 1 as the
+paper writes it, one sentence at a time; for words it is given two output symbols only, since all 25 would take it days,
+and is compared with our search of two. Variants run interleaved, round after round; medians are shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from noisychannel import SSNT, LanguageModel, NoisyChannel, NoisyChannelDecoder, Weights
+from noisychannel.bench.timing import median_seconds, where_and_when
+from noisychannel.decode.reference import ReferenceDecoder
+from noisychannel.symbols import EOS
+from noisychannel.weights import SearchSettings
+
+# The length weight keeps every search going to the longest output: random models would rather say nothing.
+FULL = Weights(direct=1.0, channel=0.5, lm=0.5, length=20.0)
+DIRECT = Weights(length=20.0)
+
+
+@dataclass(frozen=True)
+class Setting:
+    name: str
+    k1: int
+    k2: int
+    shortest: int
+    longest: int
+    max_length: int
+    V: int
+    hidden: int
+    lm_hidden: int
+    lm_layers: int
+    bidirectional: bool
+
+    def models(self, device: str) -> dict[str, Any]:
+        torch.manual_seed(0)
+        models = {
+            "direct": SSNT(self.V, self.V, self.hidden, bidirectional=self.bidirectional),
+            "channel": SSNT(self.V, self.V, self.hidden),
+            "lm": LanguageModel(self.V, self.lm_hidden, self.lm_layers),
+        }
+        return {role: model.to(device).eval() for role, model in models.items()}
+
+    def inputs(self, count: int) -> list[list[int]]:
+        """Ids, EOS included in the length."""
+        generator = torch.Generator().manual_seed(1)
+        lengths = torch.randint(self.shortest, self.longest + 1, (count,), generator=generator).tolist()
+        return [[*torch.randint(4, self.V, (n - 1,), generator=generator).tolist(), EOS] for n in lengths]
+
+    def decoder(self, models: dict[str, Any], weights: Weights) -> NoisyChannelDecoder:
+        return NoisyChannelDecoder(**models, weights=weights, k1=self.k1, k2=self.k2, max_length=self.max_length)
+
+
+CHARACTERS = Setting("characters", 60, 30, 10, 14, 14, 60, 128, 512, 2, bidirectional=True)
+WORDS = Setting("words", 20, 10, 50, 50, 25, 20_000, 256, 256, 1, bidirectional=False)
+TWO_SYMBOLS = 2
+
+
+def rates(name: str, pair: Sequence[NoisyChannelDecoder], inputs: list[list[int]], batch: int, rounds: int) -> str:
+    """One row: sentences per second of direct and full."""
+    direct, full = pair
+
+    def decode(decoder: NoisyChannelDecoder) -> Callable[[], object]:
+        batches = [inputs[n : n + batch] for n in range(0, len(inputs), batch)]
+        return lambda: [decoder.decode(ids) for ids in batches]
+
+    seconds = median_seconds({"direct": decode(direct), "full": decode(full)}, rounds)
+    d, f = (len(inputs) / seconds[key] for key in ("direct", "full"))
+    return f"| {name} | {batch} | {d:.2f} | {f:.2f} | {d / f:.1f} |"
+
+
+def against_reference(setting: Setting, device: str) -> str:
+    """One row: one sentence, full objective, both ways."""
+    models, x = setting.models("cpu"), setting.inputs(1)[0]
+    reference = ReferenceDecoder(
+        **models, weights=FULL, k1=setting.k1, k2=setting.k2, max_length=setting.max_length, recombine=False
+    )
+    start = time.perf_counter()
+    reference.decode(x)
+    slow = time.perf_counter() - start
+    decoder = setting.decoder({role: model.to(device) for role, model in models.items()}, FULL)
+    many = setting.inputs(64)
+    one, batch = median_seconds({"one": lambda: decoder.decode([x]), "batch": lambda: decoder.decode(many)}, 3).values()
+    return (
+        f"| {setting.name} | {setting.max_length} | {slow:.1f} | {one:.3f} | {slow / one:.0f} "
+        f"| {batch / 64:.3f} | {slow * 64 / batch:.0f} |"
+    )
+
+
+def growth(setting: Setting, device: str, batch: int, rounds: int) -> list[str]:
+    """Rows: the cost of a sentence when one size doubles, as a multiple of what it was."""
+    larger = {
+        "I": replace(setting, shortest=2 * setting.shortest, longest=2 * setting.longest),
+        "K1": replace(setting, k1=2 * setting.k1),
+        "K2": replace(setting, k1=2 * setting.k1, k2=2 * setting.k2),
+        "V": replace(setting, V=2 * setting.V),
+    }
+    variants: dict[str, Callable[[], object]] = {}
+    for name, changed in {"base": setting, **larger}.items():
+        models, inputs = changed.models(device), changed.inputs(batch)
+        for system, weights in (("direct", DIRECT), ("full", FULL)):
+            decoder = changed.decoder(models, weights)
+            variants[f"{name} {system}"] = lambda decoder=decoder, inputs=inputs: decoder.decode(inputs)  # type: ignore[misc]
+    seconds = median_seconds(variants, rounds)
+    labels = {"I": "I", "K1": "K1 (K2 as it was)", "K2": "K1 and K2", "V": "V"}
+    return [
+        f"| {setting.name} | {label} | "
+        + " | ".join(f"{seconds[f'{name} {s}'] / seconds[f'base {s}']:.2f}" for s in ("direct", "full"))
+        + " |"
+        for name, label in labels.items()
+    ]
+
+
+def trained(run: str, words: str, device: str) -> tuple[list[NoisyChannelDecoder], list[list[int]], Weights]:
+    """Decoders of a run at the paper's K1 and K2, and the inputs."""
+    model = NoisyChannel.load(run, system="direct+channel+lm", device=device)
+    search = SearchSettings(k1=CHARACTERS.k1, k2=CHARACTERS.k2)
+    decoders = [
+        NoisyChannel(model.input_codec, model.output_codec, model.models, weights, search).decoder
+        for weights in (Weights(), model.weights)
+    ]
+    lines = Path(words).read_text(encoding="utf-8").splitlines()
+    inputs = [model.input_codec.encode(line.split("\t")[0]) for line in lines]
+    return decoders, sorted(inputs, key=len), model.weights
+
+
+@dataclass(kw_only=True)
+class DecodeBench:
+    """What to measure."""
+
+    device: str
+    parts: Sequence[str] = ("rates", "reference", "growth")
+    settings: Sequence[str] = ("characters", "words")
+    batches: Sequence[int] = (1, 64)
+    rounds: int = 3
+    run: str | None = None
+    """A trained and tuned run, for the characters setting."""
+    words: str | None = None
+    """Inputs for it: the first column of a file."""
+
+    def report(self) -> Iterator[str]:
+        """The tables, as lines of Markdown."""
+        settings = [setting for setting in (CHARACTERS, WORDS) if setting.name in self.settings]
+        yield f"decode: {where_and_when(self.device)}"
+        if "rates" in self.parts:
+            yield "\nSentences per second.\n"
+            yield "| setting | batch | direct | full | direct / full |\n| --- | ---: | ---: | ---: | ---: |"
+            yield from self._rates(settings)
+        if "reference" in self.parts:
+            yield "\nSeconds per sentence of the literal reference and of the full search, one at a time and 64.\n"
+            yield "| setting | longest output | reference | one | times faster | in 64 | times faster |"
+            yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+            for setting in settings:
+                shorter = replace(setting, max_length=TWO_SYMBOLS) if setting is WORDS else setting
+                yield against_reference(shorter, self.device)
+        if "growth" in self.parts:
+            yield "\nCost of a sentence when a size doubles, as a multiple of what it was.\n"
+            yield "| setting | doubled | direct | full |\n| --- | --- | ---: | ---: |"
+            for setting in settings:
+                yield from growth(setting, self.device, 16 if self.device == "cpu" else 64, self.rounds)
+
+    def _rates(self, settings: Sequence[Setting]) -> Iterator[str]:
+        for setting in settings:
+            models = setting.models(self.device)
+            pair = [setting.decoder(models, weights) for weights in (DIRECT, FULL)]
+            for batch in self.batches:
+                yield rates(setting.name, pair, setting.inputs(max(4, batch)), batch, self.rounds)
+        if self.run is not None and self.words is not None:
+            pair, inputs, weights = trained(self.run, self.words, self.device)
+            for batch in self.batches:
+                some = inputs if len(inputs) <= 4 * batch else inputs[:: len(inputs) // (4 * batch)]
+                yield rates(f"characters, trained ({len(some)} words)", pair, some, batch, self.rounds)
+            yield f"\nTrained: {weights}."

@@ -1,0 +1,90 @@
+"""A training step of an SSNT against one of the attention baseline of the same size, both unidirectional.
+
+    noisychannel bench --suites '[train]' [--device cpu|cuda]
+
+A step is forward, backward, clipping and Adam on a batch of random symbols, all of full length. Beside the ratio of the
+times stands that of the arithmetic: multiply–adds of the projections to the vocabulary, the LSTMs, and what makes the
+two sides meet (gate and normaliser, or attention), forward; backward is twice as much of each.
+
+"epoch of 100k" is the time of 100,000 sentences at that rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from noisychannel.bench.timing import median_seconds, where_and_when
+from noisychannel.models import SSNT, Seq2Seq
+from noisychannel.symbols import EOS
+
+STEPS = 10
+"""In one timed run."""
+SENTENCES = 100_000
+
+
+class Shape(NamedTuple):
+    B: int
+    I: int
+    J: int
+    H: int
+    V: int
+
+
+SHAPES = (Shape(32, 50, 25, 256, 20_000), Shape(32, 16, 16, 128, 60))
+
+
+def report(device: str, rounds: int = 5) -> Iterator[str]:
+    """The table, as lines of Markdown."""
+    yield f"train: {where_and_when(device)}, fp32, dropout 0.5, median of {rounds} interleaved rounds of {STEPS} steps"
+    yield ""
+    yield "| batch, I, J, hidden, V | SSNT ms | attention ms | ratio | ratio of arithmetic | SSNT, epoch of 100k, s |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for shape in SHAPES:
+        models: dict[str, nn.Module] = {
+            "ssnt": SSNT(shape.V, shape.V, shape.H, dropout=0.5),
+            "attention": Seq2Seq(shape.V, shape.V, shape.H, bidirectional=False, dropout=0.5),
+        }
+        steps = {name: _steps(model.to(device), shape, device) for name, model in models.items()}
+        times = {name: seconds / STEPS for name, seconds in median_seconds(steps, rounds).items()}
+        arithmetic = ssnt_arithmetic(shape) / attention_arithmetic(shape)
+        epoch = times["ssnt"] * SENTENCES / shape.B
+        yield (
+            f"| {', '.join(map(str, shape))} | {times['ssnt'] * 1e3:.2f} | {times['attention'] * 1e3:.2f} "
+            f"| {times['ssnt'] / times['attention']:.2f} | {arithmetic:.2f} | {epoch:.0f} |"
+        )
+
+
+def _steps(model: nn.Module, shape: Shape, device: str) -> Callable[[], None]:
+    """Several training steps of a model on one batch."""
+    torch.manual_seed(0)
+    inputs, outputs = (torch.randint(4, shape.V, (shape.B, n), device=device) for n in (shape.I, shape.J))
+    inputs[:, -1] = outputs[:, -1] = EOS
+    lengths = [torch.full((shape.B,), n) for n in (shape.I, shape.J)]
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+
+    def run() -> None:
+        for _ in range(STEPS):
+            (-model(inputs, lengths[0], outputs, lengths[1]).sum() / (shape.B * shape.J)).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
+            optimiser.zero_grad()
+
+    return run
+
+
+def ssnt_arithmetic(shape: Shape) -> float:
+    """Multiply–adds of one sentence, forward."""
+    _, I, J, H, V = shape
+    words, gates, lstms = (I + J) * H * V, (I + J) * H * H, (I + J) * 8 * H * H
+    return words + gates + lstms + I * J * (V + H)
+
+
+def attention_arithmetic(shape: Shape) -> float:
+    """Multiply–adds of one sentence of the baseline, forward: the decoder reads the context beside the symbol."""
+    _, I, J, H, V = shape
+    words, lstms = J * 2 * H * V, I * 8 * H * H + J * 12 * H * H
+    return words + lstms + (I + J) * H * H + 2 * I * J * H

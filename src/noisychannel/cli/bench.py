@@ -1,0 +1,68 @@
+"""``noisychannel bench``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from noisychannel.atomic import write_text
+from noisychannel.cli.options import parse_options
+from noisychannel.errors import BadInputError
+from noisychannel.training.world import choose_device
+
+USAGE = """usage: noisychannel bench [--suites '[loss,train,decode]'] [--device auto] [--output FILE]
+
+Measure this machine, with random weights, and print the tables in Markdown, with date, versions and hardware.
+
+loss      time and peak memory of the loss, against the materialised joint, torchaudio's rnnt_loss and plain softmax
+train     a training step of an SSNT against one of the attention baseline of the same size
+decode    sentences per second of the search, direct and full, and how its cost grows
+
+example:
+  noisychannel bench --suites '[loss,decode]' --output bench.md
+"""
+
+SUITES = ("loss", "train", "decode")
+
+
+@dataclass(kw_only=True)
+class BenchOptions:
+    """Options of bench.
+
+    Args:
+        suites: Which of loss, train and decode.
+        device: auto takes a GPU where there is one.
+        output: Write the tables there, too.
+    """
+
+    suites: list[str] = field(default_factory=lambda: list(SUITES))
+    device: str = "auto"
+    output: str | None = None
+
+
+def run(words: list[str]) -> int:
+    options = parse_options(BenchOptions, words, (), USAGE)
+    for suite in options.suites:
+        if suite not in SUITES:
+            raise BadInputError(f"--suites: unknown suite {suite!r}; the suites are {', '.join(SUITES)}")
+    device = choose_device(options.device).type
+    lines: list[str] = []
+    for suite in options.suites:
+        for line in chain([""] if lines else [], _report(suite, device)):
+            lines.append(line)
+            print(line, flush=True)
+    if options.output is not None:
+        write_text(Path(options.output), "\n".join(lines) + "\n")
+    return 0
+
+
+def _report(suite: str, device: str) -> Iterator[str]:
+    from noisychannel.bench import decode, loss, train
+
+    if suite == "loss":
+        return loss.report(device)
+    if suite == "train":
+        return train.report(device)
+    return decode.DecodeBench(device=device, parts=("rates", "growth")).report()
