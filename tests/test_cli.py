@@ -221,7 +221,7 @@ def test_unknown_commands_and_options(trained: Path, capsys) -> None:
         ("--direct.hidden_size big", "--direct.hidden_size: must be int, but is 'big'"),
         ("--direct.hidden_size 0", "direct.hidden_size: must be at least 1, but is 0"),
         ("--direct.dropout 1.5", "direct.dropout: must be at least 0 and below 1"),
-        ("--training.precision fp8", "--training.precision: must be one of ['fp32', 'bf16'], but is 'fp8'"),
+        ("--training.precision fp8", "--training.precision: must be one of ['fp32', 'tf32', 'bf16'], but is 'fp8'"),
         ("--training.learning_rate 0", "training.learning_rate: must be above 0"),
         ("--channel.bidirectional true", "channel.bidirectional: the channel reads the output while it is being built"),
         ("--lm.bidirectional true", "lm.bidirectional"),

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from noisychannel import kernels
-from noisychannel.precision import at_least_float32
+from noisychannel.precision import at_least_float32, exact_products
 
 RECOMPUTED_AT_ONCE = 1 << 22
 """Floats in one block of entries that are recomputed: bounds the memory when every entry needs it."""
@@ -98,7 +98,7 @@ class _WordLogProbs(torch.autograd.Function):
         a, c = Scaled.of(input_scores), Scaled.of(output_scores)
         ratio_BIJ = -grad_BIJ / product_BIJ
         ratio_BIJ[tuple(lost_N3.unbind(1))] = 0.0
-        with torch.autocast(input_scores.device.type, enabled=False):
+        with exact_products(input_scores.device):
             grad_input = (ratio_BIJ @ c.exp).mul_(a.exp)
             grad_output = (ratio_BIJ.mT @ a.exp).mul_(c.exp)
         grad_input.scatter_add_(2, targets[:, None, :].expand_as(grad_BIJ), grad_BIJ)
@@ -120,7 +120,7 @@ class _Normaliser(NamedTuple):
 
 
 def _normalise(a: Scaled, c: Scaled) -> _Normaliser:
-    with torch.autocast(a.exp.device.type, enabled=False):
+    with exact_products(a.exp.device):
         product_BIJ = a.exp @ c.exp.mT
     lost_BIJ = product_BIJ < _threshold(product_BIJ.dtype, a.exp.shape[2])
     log_BIJ = product_BIJ.masked_fill(lost_BIJ, 1.0).log_() + a.max + c.max.mT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,12 +21,31 @@ def exact_recurrence(like: Tensor) -> Iterator[None]:
 
     A whole sequence and the same sequence step by step must give the same scores, and a GPU those of a CPU.
     """
-    if like.device.type != "cuda":
+    with _flag(torch.backends.cudnn.rnn, "ieee", like.device):
+        yield
+
+
+@contextmanager
+def float32_products(precision: Literal["ieee", "tf32"], device: torch.device) -> Iterator[None]:
+    """How matrix products of float32 are computed on a GPU: as they are, or with factors rounded to ten bits (TF32)."""
+    with _flag(torch.backends.cuda.matmul, precision, device):
+        yield
+
+
+@contextmanager
+def exact_products(device: torch.device) -> Iterator[None]:
+    """Products of probabilities in full float32, whatever the networks before them are computed in."""
+    with torch.autocast(device.type, enabled=False), float32_products("ieee", device):
+        yield
+
+
+@contextmanager
+def _flag(flags: Any, precision: str, device: torch.device) -> Iterator[None]:
+    if device.type != "cuda":
         yield
         return
-    flags: Any = torch.backends.cudnn.rnn
     before = flags.fp32_precision
-    flags.fp32_precision = "ieee"
+    flags.fp32_precision = precision
     try:
         yield
     finally:

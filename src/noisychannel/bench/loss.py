@@ -11,6 +11,11 @@ and those of the projections. They run interleaved, round after round, and the m
     softmax I+J    plain cross-entropy over I+J positions: the same projections, no joint, no lattice (the floor)
     softmax J      plain cross-entropy over J positions: what a sequence-to-sequence model pays
 
+and on a GPU
+
+    in tf32        noisychannel with the factors of the projections rounded to ten bits (training.precision: tf32)
+    in a graph     noisychannel captured in a CUDA graph and replayed: the GPU's time without the host's
+
 Peak memory: on a GPU the allocator's, above what was there before; on a CPU the growth of the resident set in a process
 that runs this one variant.
 """
@@ -20,6 +25,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +36,7 @@ from torch.nn import functional as F
 from noisychannel.bench.timing import median_seconds, where_and_when
 from noisychannel.joint import word_log_probs
 from noisychannel.lattice import log_marginal
+from noisychannel.precision import float32_products
 
 
 class Shape(NamedTuple):
@@ -73,7 +80,8 @@ class Problem(NamedTuple):
         h, s = (torch.tanh(torch.randn(B, n, H, device=device)).requires_grad_() for n in (I, J))
         weights = (leaf(H, V), leaf(H, V), leaf(H, H), leaf(H, H), leaf(H))
         targets = torch.randint(4, V, (B, J), device=device)
-        return Problem(h, s, *weights, targets, torch.full((B,), I), torch.full((B,), J))
+        lengths = (torch.full((B,), n, device=device) for n in (I, J))
+        return Problem(h, s, *weights, targets, *lengths)
 
     def leaves(self) -> tuple[Tensor, ...]:
         return self[:7]
@@ -114,9 +122,8 @@ def rnnt_loss(p: Problem) -> Tensor:
     from torchaudio.functional import rnnt_loss as torchaudio_rnnt_loss
 
     logits = (p.h_BIH @ p.input_word_HV)[:, :, None] + (p.s_BJH @ p.output_word_HV)[:, None]
-    device = logits.device
     targets = p.targets_BJ[:, :-1].int().contiguous()
-    lengths = p.input_lengths.int().to(device), (p.output_lengths - 1).int().to(device)
+    lengths = p.input_lengths.int(), (p.output_lengths - 1).int()
     loss: Tensor = torchaudio_rnnt_loss(logits, targets, *lengths, blank=0, reduction="sum")
     return loss
 
@@ -141,8 +148,10 @@ VARIANTS: dict[str, Callable[[Problem], Tensor]] = {
 }
 
 
-def run_once(loss: Callable[[Problem], Tensor], p: Problem) -> None:
-    torch.autograd.grad(loss(p), p.leaves(), allow_unused=True)
+def run_once(loss: Callable[[Problem], Tensor], p: Problem) -> tuple[Tensor, ...]:
+    """The loss, and the gradients of the leaves that it has."""
+    value = loss(p)
+    return value.detach(), *(g for g in torch.autograd.grad(value, p.leaves(), allow_unused=True) if g is not None)
 
 
 def why_not(name: str, shape: Shape, device: str) -> str | None:
@@ -169,8 +178,39 @@ def why_not(name: str, shape: Shape, device: str) -> str | None:
 def measure_times(shape: Shape, device: str, names: list[str], rounds: int) -> dict[str, float]:
     """Median milliseconds of each variant, run in turn."""
     problem = Problem.draw(shape, device)
-    variants = {name: lambda name=name: run_once(VARIANTS[name], problem) for name in names}
+    variants: dict[str, Callable[[], object]] = {name: partial(run_once, VARIANTS[name], problem) for name in names}
+    if device == "cuda":
+        variants |= {"in tf32": partial(in_tf32, problem), "in a graph": captured(problem)}
     return {name: 1e3 * seconds for name, seconds in median_seconds(variants, rounds).items()}
+
+
+def in_tf32(p: Problem) -> tuple[Tensor, ...]:
+    with float32_products("tf32", p.h_BIH.device):
+        return run_once(noisychannel_loss, p)
+
+
+def captured(p: Problem) -> Callable[[], None]:
+    """The loss and its gradients as one CUDA graph, after the warming up that a capture asks for."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run_once(noisychannel_loss, p)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run_once(noisychannel_loss, p)
+    replay: Callable[[], None] = graph.replay
+    return replay
+
+
+def error_of_tf32(shape: Shape) -> str:
+    """How far the loss and its gradients move."""
+    problem = Problem.draw(shape, "cuda")
+    exact, rounded = run_once(noisychannel_loss, problem), in_tf32(problem)
+    value = float((rounded[0] - exact[0]).abs() / exact[0].abs())
+    gradient = max(float((r - e).norm() / e.norm()) for r, e in zip(rounded[1:], exact[1:], strict=True))
+    return f"{', '.join(map(str, shape))}: the loss by {value:.1e}, a gradient by at most {gradient:.1e} of its norm"
 
 
 def peak_memory(name: str, shape: Shape, device: str) -> float:
@@ -218,3 +258,11 @@ def report(device: str, rounds: int = 7) -> Iterator[str]:
             memory = peak_memory(name, shape, device)
             ratio = times[name] / times["noisychannel"]
             yield f"| {', '.join(map(str, shape))} | {name} | {times[name]:.2f} | {ratio:.2f} | {memory:.3f} |"
+        for name in [name for name in times if name not in VARIANTS]:
+            ratio = times[name] / times["noisychannel"]
+            yield f"| {', '.join(map(str, shape))} | {name} | {times[name]:.2f} | {ratio:.2f} | – |"
+    if device == "cuda":
+        yield "\nTF32 moves"
+        yield ""
+        for shape in SHAPES:
+            yield f"* {error_of_tf32(shape)}"

@@ -35,6 +35,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from noisychannel.kernels.joint_kernels import MOST_PIECES, descend, divide, exponentiate, finish
+from noisychannel.precision import exact_products
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LONGEST_PIECE = 1 << 15
@@ -114,7 +115,7 @@ def _normalise(input_scores: Tensor, output_scores: Tensor, targets: Tensor | No
     new = partial(torch.empty, dtype=torch.float32, device=input_scores.device)
     kept = (None,) * 4 if targets is None else (new(B, I, J), new(B, I, J), new(B, I), new(B, J))
     done = _Normalised(new(B, I, J), *kept)
-    with torch.cuda.device_of(input_scores), torch.autocast(input_scores.device.type, enabled=False):
+    with torch.cuda.device_of(input_scores), exact_products(input_scores.device):
         input_exp, input_max_BSI = _pieces(input_scores)
         output_exp, output_max_BSJ = _pieces(output_scores)
         # Each piece is a product of its own: a product of few rows and very many columns leaves most of a GPU idle.

@@ -54,7 +54,8 @@ class TrainingConfig:
         decay_patience: Evaluations without improvement before each decay.
         checkpoint_every: Updates between checkpoints; there is one after each evaluation too.
         log_every: Updates between records of the training loss.
-        precision: fp32, or bf16 for the networks (probabilities and the lattice stay in float32).
+        precision: fp32; tf32 rounds the factors of the networks' products on a GPU; bf16 runs the networks in it.
+            Probabilities and the lattice stay in float32.
     """
 
     batch_size: int = 64
@@ -69,7 +70,7 @@ class TrainingConfig:
     decay_patience: int = 2
     checkpoint_every: int = 500
     log_every: int = 100
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
 
 @dataclass(kw_only=True)

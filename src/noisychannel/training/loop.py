@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from noisychannel.data.batches import Rows, make_batch, plan_batches
 from noisychannel.data.corpus import Corpus
 from noisychannel.data.prepare import open_corpus
 from noisychannel.errors import NoisyChannelError
+from noisychannel.precision import float32_products
 from noisychannel.runs import MODEL_CLASSES, RunDirectory, save_tensors
 from noisychannel.training.config import Role, RunConfig
 from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Listener, Started
@@ -97,7 +98,8 @@ class _Training:
         state, training = self.state, self.training
         self._announce()
         self.symbols_since_news, self.last_news = 0, time.monotonic()
-        with _interruption(self.world) as interruption:
+        products: Literal["ieee", "tf32"] = "tf32" if training.precision == "tf32" else "ieee"
+        with _interruption(self.world) as interruption, float32_products(products, self.world.device):
             while state.epoch < self.max_epochs and state.since_best < training.patience:
                 updates = self._plan_epoch(state.epoch)
                 while state.position < len(updates):
