@@ -20,6 +20,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"k1": 3, "k2": 2, "shortest": 3, "longest": 4, "max_length": 3, "V": 9, "hidden": 4, "lm_hidden": 4}
     monkeypatch.setattr(decode, "CHARACTERS", replace(decode.CHARACTERS, **small))
     monkeypatch.setattr(decode, "WORDS", replace(decode.WORDS, **small))
+    monkeypatch.setattr(decode, "LITERAL_WORDS", replace(decode.LITERAL_WORDS, **{**small, "max_length": 2}))
 
 
 def test_all_suites_print_and_write_their_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

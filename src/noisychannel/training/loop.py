@@ -29,6 +29,7 @@ from noisychannel.precision import float32_products
 from noisychannel.runs import MODEL_CLASSES, RunDirectory, save_tensors
 from noisychannel.training.config import Role, RunConfig
 from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Listener, Started
+from noisychannel.training.graphs import GraphedLoss, can_be_captured
 from noisychannel.training.metrics import MetricsLog
 from noisychannel.training.roles import describe_model
 from noisychannel.training.state import TrainingState, derive_seed
@@ -86,6 +87,9 @@ class _Training:
                 self.state.save(self.run_files.state_file(role), self.model, self.optimiser)
         self.optimiser.param_groups[0]["lr"] = self.state.learning_rate
         self.parallel: nn.Module = DistributedDataParallel(self.model) if world.size > 1 else self.model
+        self.graphed: GraphedLoss | None = None
+        if self.training.cuda_graphs and world.size == 1 and can_be_captured(self.model):
+            self.graphed = GraphedLoss(self.model, bf16=self.training.precision == "bf16")
         self.metrics = MetricsLog(self.run_files.metrics_file, role, config.tensorboard) if world.leads else None
         # Summed over processes whenever it is looked at, so that no update waits for it.
         self.interval_loss = torch.zeros((), dtype=torch.float64, device=world.device)
@@ -137,6 +141,9 @@ class _Training:
         torch.manual_seed(derive_seed(self.job.config.seed, self.job.role, self.state.step, self.world.rank))
         symbols = sum(int(self.train_corpus.outputs.lengths_of(rows).sum()) for rows in batches)
         for n, rows in enumerate(batches):
+            if self.graphed is not None:
+                self.interval_loss += self.graphed(make_batch(self.train_corpus, rows), 1 / symbols)
+                continue
             together = n == len(batches) - 1 or self.world.size == 1
             with nullcontext() if together else self.parallel.no_sync():  # type: ignore[operator]
                 loss = self._summed_loss(self.parallel, self.train_corpus, rows)
@@ -145,7 +152,8 @@ class _Training:
             self.interval_loss += loss.detach()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip_norm)
         self.optimiser.step()
-        self.optimiser.zero_grad()
+        # A graph adds to the gradients where they were when it was captured.
+        self.optimiser.zero_grad(set_to_none=self.graphed is None)
         self.state.interval_symbols += symbols
         self._tell_news(symbols)
 
