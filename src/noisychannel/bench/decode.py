@@ -13,8 +13,9 @@ A length weight makes every search run to the longest output. ``--run`` adds the
 tuned weights of a trained run, on the first column of ``--words``.
 
 "direct" searches with the direct model alone, "full" with all three models. The literal reference is Algorithm 1 as the
-paper writes it, one sentence at a time; for words it is given ten input and two output symbols only, since all would take
-it days, and is compared with our search of as many. Variants run interleaved, round after round; medians are shown.
+paper writes it, one sentence at a time; for words it is given ten input and two output symbols only, since all would
+take it days, and is compared with our search of as many. Variants run interleaved, round after round; medians are
+shown.
 """
 
 from __future__ import annotations
