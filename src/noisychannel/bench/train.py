@@ -12,11 +12,11 @@ two sides meet (gate and normaliser, or attention), forward; backward is twice a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from noisychannel.bench.loss import Shape
 from noisychannel.bench.timing import median_seconds, where_and_when
 from noisychannel.models import SSNT, Seq2Seq
 from noisychannel.symbols import EOS
@@ -24,14 +24,6 @@ from noisychannel.symbols import EOS
 STEPS = 10
 """In one timed run."""
 SENTENCES = 100_000
-
-
-class Shape(NamedTuple):
-    B: int
-    I: int
-    J: int
-    H: int
-    V: int
 
 
 SHAPES = (Shape(32, 50, 25, 256, 20_000), Shape(32, 16, 16, 128, 60))
