@@ -22,6 +22,8 @@ def main() -> None:
     parser.add_argument("--batches", default="1,64", help="sentences decoded together")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    if (options.run is None) != (options.words is None):
+        parser.error("--run and --words go together: the models, and what they are to decode")
     bench = decode.DecodeBench(
         device=options.device,
         parts=options.parts.split(","),

@@ -18,36 +18,18 @@ from torch import Tensor
 
 import oracles
 from allocations import Allocations
+from interpreter import DEVICE, MARKS, interpreted, portable_is_portable  # noqa: F401 (used by every test)
 from noisychannel import joint as portable
 from noisychannel import kernels
 from test_joint import random_scores
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-
-with pytest.MonkeyPatch.context() as environment:
-    if DEVICE == "cpu":
-        # Triton looks at this when it meets a kernel's definition, and its own library (tl.max) is made of them.
-        environment.setenv("TRITON_INTERPRET", "1")
-    pytest.importorskip("triton", reason="the kernels need Triton: pip install triton")
+with interpreted():
     from noisychannel.kernels import joint as fused
 
-pytestmark = [
-    # NumPy, in the interpreter, tells of -inf - -inf.
-    pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning"),
-    # Triton 3.9 tells of a default that will change, and that nothing here depends on.
-    pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION:UserWarning"),
-]
+pytestmark = MARKS
 
 Joint = Callable[[Tensor, Tensor, Tensor], Tensor]
 Scores = tuple[Tensor, Tensor, Tensor]
-
-
-@pytest.fixture(autouse=True)
-def _portable_is_portable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOISYCHANNEL_KERNELS", "off")
-    if DEVICE == "cpu":
-        # The interpreter brings in more of Triton when it is first used.
-        monkeypatch.setenv("TRITON_INTERPRET", "1")
 
 
 def scores(B: int, I: int, J: int, V: int, scale: float = 1.0, dtype: torch.dtype = torch.float32) -> Scores:

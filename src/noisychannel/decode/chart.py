@@ -50,11 +50,7 @@ def read_sentences(
     """Run what depends on the input alone."""
     inside_BI = inside(lengths, inputs_BI.shape[1], inputs_BI.device)
     direct = Known.of(models.direct.read_inputs(inputs_BI, lengths.cpu()))
-    V = direct.words.scores.shape[2]
-    if not all(0 <= symbol < V for symbol in settings.barred):
-        raise ValueError(f"barred: {sorted(settings.barred)} are not all symbols of the vocabulary (0..{V - 1})")
-    proposable = direct.words.scores.clone()
-    proposable[:, :, list(settings.barred)] = -torch.inf
+    proposable = settings.proposable(direct.words.scores)
     # EOS may be proposed in the last column only.
     last_BI = torch.arange(inputs_BI.shape[1], device=inside_BI.device) == (lengths - 1)[:, None]
     proposable[:, :, EOS].masked_fill_(~last_BI, -torch.inf)

@@ -32,6 +32,7 @@ from noisychannel.decode.online_table import (
     picked,
     read_on,
 )
+from noisychannel.decode.proposals import Listed
 from noisychannel.decode.table import Settings
 from noisychannel.models.lstm import LSTMState
 from noisychannel.models.protocols import SourceModel
@@ -163,6 +164,10 @@ class OnlineDecoder:
         models, settings, tables = self._models, self._settings, self._tables
         reading = self._reading = read_on(models, self._reading, symbol)
         longest = self._decoder.max_length or default_max_length(len(reading.symbols))
+        proposable_V = settings.proposable(reading.direct.scores[-1])
+        if not last:
+            proposable_V[EOS] = -torch.inf
+        proposable_11V = Listed.of(proposable_V[None, None])
         found: list[Hypothesis] = []
         if tables:
             tables[0] = lengthened(models, settings, reading, None, tables[0])
@@ -177,7 +182,7 @@ class OnlineDecoder:
                 after = tables[length] = lengthened(models, settings, reading, before, tables[length])
             if not bool(before.live.any()):
                 continue
-            cell = fill_cell(models, settings, reading, before, after, length, last)
+            cell = fill_cell(models, settings, reading, proposable_11V, before, after, length, last)
             tables[length - 1] = cell.before
             if last:
                 found += self._complete(cell.candidates, length)

@@ -48,13 +48,17 @@ def fill_cell(
     models: OnlineModels,
     settings: Settings,
     reading: Reading,
+    proposable_11V: Listed,
     before: Table,
     after: Table | None,
     length: int,
     last: bool,
 ) -> Cell:
-    """The newest column's cell of one length; both tables have been taken on to that column."""
-    parent, symbol = _proposals(settings, reading, before, last)
+    """The newest column's cell of one length; both tables have been taken on to that column.
+
+    ``proposable`` are the direct model's scores of the symbols that the column may propose.
+    """
+    parent, symbol = _proposals(settings, proposable_11V, before)
     before = _with_lm(models, before, parent)
     place = _places(after, parent, symbol)
     known = place >= 0
@@ -78,20 +82,12 @@ def fill_cell(
     return Cell(before, after, candidates)
 
 
-def _proposals(settings: Settings, reading: Reading, before: Table, last: bool) -> tuple[Tensor, Tensor]:
+def _proposals(settings: Settings, proposable_11V: Listed, before: Table) -> tuple[Tensor, Tensor]:
     """The best K1 extensions of the newest column's cell: rows of ``before`` and symbols, [Q] each."""
     rows = before.live.nonzero().squeeze(1)
-    scores_V = reading.direct.scores[-1].clone()
-    if not all(0 <= symbol < len(scores_V) for symbol in settings.barred):
-        raise ValueError(
-            f"barred: {sorted(settings.barred)} are not all symbols of the vocabulary (0..{len(scores_V) - 1})"
-        )
-    scores_V[list(settings.barred)] = -torch.inf
-    if not last:
-        scores_V[EOS] = -torch.inf
     found = propose(
         before.reach_objective[rows][None],
-        Listed.of(scores_V[None, None]),
+        proposable_11V,
         Listed.of(before.output.scores[rows][None]),
         before.normaliser[rows, -1][None, None],
         settings.k1,

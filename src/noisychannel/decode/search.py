@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -19,14 +21,19 @@ CROWDED = 0.75
 
 
 class Trace(NamedTuple):
-    """Where the prefixes of one length come from."""
+    """Where the prefixes of one length come from; on the host, where outputs are spelt."""
 
-    sentence: Tensor
-    """The sentences these rows belong to, [b]."""
-    parent: Tensor
+    row: dict[int, int]
+    """The row of each sentence that was still being searched."""
+    parent: npt.NDArray[np.int64]
     """[b,P]."""
-    symbol: Tensor
+    symbol: npt.NDArray[np.int64]
     """[b,P]."""
+
+    @staticmethod
+    def of(sentence: Tensor, parent: Tensor, symbol: Tensor) -> Trace:
+        row = {n: row for row, n in enumerate(sentence.tolist())}
+        return Trace(row, parent.cpu().numpy(), symbol.cpu().numpy())
 
 
 class Found(NamedTuple):
@@ -44,13 +51,13 @@ def search(models: Models, settings: Settings, sentences: Sentences, n_best: int
     """Algorithm 1 for a batch."""
     B, device = len(sentences.inputs), sentences.inputs.device
     answers, partial = Answers.none(B, n_best, device), Answers.none(B, 1, device)
-    found, traces = answers, []
+    found, steps = answers, []
     rows = torch.arange(B, device=device)
     table: Table | None = first_table(models, settings, sentences)
     for length in range(1, int(sentences.max_length.max()) + 1):
         if table is None:
             break
-        traces.append(Trace(rows, table.parent, table.symbol))
+        steps.append((rows, table.parent, table.symbol))
         going = table.packing.filled.any(1)
         partial.put(rows[going], best_partial(sentences, table, length - 1).select(going))
         table, found = step(models, settings, sentences, table, found, length)
@@ -60,15 +67,12 @@ def search(models: Models, settings: Settings, sentences: Sentences, n_best: int
             if len(going) <= CROWDED * len(rows):
                 rows, sentences = rows[going], sentences.select(going)
                 table, found = table.select(going), found.select(going)
-    return Found(answers, partial, traces)
+    # Not before: each would be a wait for the GPU.
+    return Found(answers, partial, [Trace.of(*step) for step in steps])
 
 
 def spell(traces: list[Trace], found: Answers) -> list[list[tuple[int, ...]]]:
     """The outputs that answers point to, without EOS: for each sentence, those with a score, best first."""
-    steps = []
-    for trace in traces:
-        row = {n: r for r, n in enumerate(trace.sentence.tolist())}
-        steps.append((row, trace.parent.cpu().numpy(), trace.symbol.cpu().numpy()))
     spelt: list[list[tuple[int, ...]]] = []
     for n, answers in enumerate(zip(*(x.tolist() for x in (found.score, found.length, found.slot)), strict=True)):
         outputs = []
@@ -76,7 +80,7 @@ def spell(traces: list[Trace], found: Answers) -> list[list[tuple[int, ...]]]:
             if score == -torch.inf:
                 continue
             tokens: list[int] = []
-            for row, parent, symbol in reversed(steps[1:length]):
+            for row, parent, symbol in reversed(traces[1:length]):
                 tokens.append(int(symbol[row[n], slot]))
                 slot = int(parent[row[n], slot])
             outputs.append(tuple(reversed(tokens)))

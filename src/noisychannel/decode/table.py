@@ -73,6 +73,15 @@ class Settings:
     lm_proposals: int
     """Further proposals for each cell, by the language model."""
 
+    def proposable(self, scores: Tensor) -> Tensor:
+        """The direct model's scores [...,V] with -inf for the symbols that may not be proposed."""
+        V = scores.shape[-1]
+        if not all(0 <= symbol < V for symbol in self.barred):
+            raise ValueError(f"barred: {sorted(self.barred)} are not all symbols of the vocabulary (0..{V - 1})")
+        scores = scores.clone()
+        scores[..., list(self.barred)] = -torch.inf
+        return scores
+
     @property
     def over_direct(self) -> Semiring:
         return Log() if self.marginal else Max()
