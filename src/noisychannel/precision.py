@@ -9,6 +9,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+Products = Literal["ieee", "tf32"]
+"""How matrix products of float32 are computed on a GPU: as they are, or with factors rounded to ten bits (TF32)."""
+
 
 def at_least_float32(x: Tensor) -> Tensor:
     """bfloat16 and float16 become float32; float32 and float64 stay."""
@@ -26,8 +29,8 @@ def exact_recurrence(like: Tensor) -> Iterator[None]:
 
 
 @contextmanager
-def float32_products(precision: Literal["ieee", "tf32"], device: torch.device) -> Iterator[None]:
-    """How matrix products of float32 are computed on a GPU: as they are, or with factors rounded to ten bits (TF32)."""
+def float32_products(precision: Products, device: torch.device) -> Iterator[None]:
+    """Compute matrix products of float32 on a GPU so."""
     with _flag(torch.backends.cuda.matmul, precision, device):
         yield
 

@@ -34,6 +34,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from noisychannel.bench.timing import median_seconds, where_and_when
+from noisychannel.graphs import capture
 from noisychannel.joint import word_log_probs
 from noisychannel.lattice import log_marginal
 from noisychannel.precision import float32_products
@@ -180,28 +181,16 @@ def measure_times(shape: Shape, device: str, names: list[str], rounds: int) -> d
     problem = Problem.draw(shape, device)
     variants: dict[str, Callable[[], object]] = {name: partial(run_once, VARIANTS[name], problem) for name in names}
     if device == "cuda":
-        variants |= {"in tf32": partial(in_tf32, problem), "in a graph": captured(problem)}
+        variants |= {
+            "in tf32": partial(in_tf32, problem),
+            "in a graph": capture(partial(run_once, noisychannel_loss, problem)).replay,
+        }
     return {name: 1e3 * seconds for name, seconds in median_seconds(variants, rounds).items()}
 
 
 def in_tf32(p: Problem) -> tuple[Tensor, ...]:
     with float32_products("tf32", p.h_BIH.device):
         return run_once(noisychannel_loss, p)
-
-
-def captured(p: Problem) -> Callable[[], None]:
-    """The loss and its gradients as one CUDA graph, after the warming up that a capture asks for."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            run_once(noisychannel_loss, p)
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        run_once(noisychannel_loss, p)
-    replay: Callable[[], None] = graph.replay
-    return replay
 
 
 def error_of_tf32(shape: Shape) -> str:

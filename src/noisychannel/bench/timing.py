@@ -5,17 +5,20 @@ from __future__ import annotations
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from datetime import date
+from typing import TypeVar
 
 import torch
 
 from noisychannel import __version__
 
+Name = TypeVar("Name", bound=Hashable)
 
-def median_seconds(variants: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+
+def median_seconds(variants: Mapping[Name, Callable[[], object]], rounds: int) -> dict[Name, float]:
     """Seconds of each variant, run in turn, round after round, after one round that does not count."""
-    times: dict[str, list[float]] = {name: [] for name in variants}
+    times: dict[Name, list[float]] = {name: [] for name in variants}
     for _ in range(rounds + 1):
         for name, run in variants.items():
             _wait()

@@ -40,8 +40,13 @@ class Batch:
         return self.inputs, self.input_lengths, self.outputs, self.output_lengths
 
     def to(self, device: torch.device) -> Batch:
-        inputs = None if self.inputs is None else self.inputs.to(device, non_blocking=True)
-        return Batch(inputs, self.input_lengths, self.outputs.to(device, non_blocking=True), self.output_lengths)
+        """The ids on a device; a GPU fetches them by itself, while the host goes on."""
+
+        def there(ids: Tensor) -> Tensor:
+            return (ids.pin_memory() if device.type == "cuda" else ids).to(device, non_blocking=True)
+
+        inputs = None if self.inputs is None else there(self.inputs)
+        return Batch(inputs, self.input_lengths, there(self.outputs), self.output_lengths)
 
 
 def plan_batches(

@@ -39,18 +39,22 @@ def write_dative_plurals(directory: Path, pairs: int, held_out: int = 300, seed:
     return written
 
 
-def _read_dative_plurals() -> list[tuple[str, str]]:
-    """One (lemma, form) for each plain German noun that has the form, sorted."""
+def read_nouns(purpose: str) -> list[dict[str, str]]:
+    """The entries of the package, by column; ``purpose`` begins the complaint when it is not installed."""
     try:
         table = files("german_nouns") / "nouns.csv"
         with table.open(encoding="utf-8") as stream:
-            rows = list(csv.DictReader(stream))
+            return list(csv.DictReader(stream))
     except (ModuleNotFoundError, FileNotFoundError):
         raise BadInputError(
-            "the demo needs the word list of german-nouns: pip install --no-deps german-nouns"
+            f"{purpose} needs the word list of german-nouns: pip install --no-deps german-nouns"
         ) from None
+
+
+def _read_dative_plurals() -> list[tuple[str, str]]:
+    """One (lemma, form) for each plain German noun that has the form, sorted."""
     forms: dict[str, str] = {}
-    for row in rows:
+    for row in read_nouns("the demo"):
         lemma, form = row["lemma"], row["dativ plural"]
         if GERMAN_WORD.fullmatch(lemma) and GERMAN_WORD.fullmatch(form or ""):
             forms.setdefault(lemma, form)

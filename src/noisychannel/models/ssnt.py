@@ -38,6 +38,16 @@ class Side(NamedTuple):
     """U_h h_i or U_s s_j + d: [..., G]."""
 
 
+class Emission(nn.Linear):
+    """m · tanh(x) + b of 2x, which is used up: [..., G] -> [...].
+
+    tanh(x) = 2σ(2x) - 1, which on a CPU is several times faster; the 2 and the -1 go into the product.
+    """
+
+    def forward(self, twice: Tensor) -> Tensor:
+        return F.linear(twice.sigmoid_(), 2 * self.weight, self.bias - self.weight.sum()).squeeze(-1)
+
+
 class SSNT(nn.Module):
     """An SSNT; ``bidirectional`` concerns the encoder and is for the direct model only."""
 
@@ -60,7 +70,7 @@ class SSNT(nn.Module):
         self.output_word = nn.Linear(hidden_size, output_vocab_size)
         self.input_gate = nn.Linear(self.encoder.output_size, hidden_size, bias=False)
         self.output_gate = nn.Linear(hidden_size, hidden_size)
-        self.emit = nn.Linear(hidden_size, 1)
+        self.emit = Emission(hidden_size, 1)
 
     @property
     def bidirectional(self) -> bool:
@@ -132,10 +142,9 @@ class SSNT(nn.Module):
 
     def emit_logits(self, input_side: Side, output_side: Side) -> Tensor:
         """logit of e(i, j): Sides of [..., I, G] and [..., J, G] -> [..., I, J], in float32 or better."""
-        # tanh(x) = 2σ(2x) - 1, which on a CPU is several times faster; the 2 and the -1 go into the outer product.
-        hidden = (2 * input_side.gate)[..., :, None, :] + (2 * output_side.gate)[..., None, :, :]
-        bias = self.emit.bias - self.emit.weight.sum()
-        return at_least_float32(F.linear(hidden.sigmoid_(), 2 * self.emit.weight, bias).squeeze(-1))
+        return at_least_float32(
+            self.emit((2 * input_side.gate)[..., :, None, :] + (2 * output_side.gate)[..., None, :, :])
+        )
 
     def _input_side(self, states: Tensor) -> Side:
         return Side(self.input_word(states), self.input_gate(states))

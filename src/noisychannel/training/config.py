@@ -56,8 +56,8 @@ class TrainingConfig:
         log_every: Updates between records of the training loss.
         precision: fp32; tf32 rounds the factors of the networks' products on a GPU; bf16 runs the networks in it.
             Probabilities and the lattice stay in float32.
-        cuda_graphs: On one GPU, launch each training step's forward and backward as one CUDA graph: several times
-            faster for small models, whose time goes into launching. Not for LSTMs of several layers with dropout.
+        cuda_graphs: On one GPU, train models of one role and shape together, each update of all one CUDA graph: many
+            times faster for small models, whose time goes into launching. Not where accumulate is set.
     """
 
     batch_size: int = 64
@@ -73,7 +73,7 @@ class TrainingConfig:
     checkpoint_every: int = 500
     log_every: int = 100
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
-    cuda_graphs: bool = False
+    cuda_graphs: bool = True
 
 
 @dataclass(kw_only=True)
@@ -85,7 +85,7 @@ class RunConfig:
         models: Which models to train.
         seed: Decides the initial weights, the order of the data, and dropout.
         device: auto takes a GPU where there is one.
-        jobs: Models trained at the same time, each in a process of its own; chosen for the machine where not set.
+        jobs: Processes that train models at the same time; chosen for the machine where not set.
         tensorboard: Write TensorBoard events beside metrics.jsonl.
         data: Which files hold what.
         direct: q(output | input).

@@ -1,7 +1,8 @@
-"""Many small models at once: each in a process of its own, as many at a time as the machine has room for.
+"""Many small models at once: together on a GPU, or else each in a process of its own.
 
 A small model cannot keep two cores busy, nor a GPU: its time goes into starting operations, one after the other.
-Processes run these side by side, and each model keeps its own early stopping, checkpoints and metrics.
+Processes run these side by side, as many as the machine has room for; on a GPU one process trains all models of one
+shape together. Each model keeps its own early stopping, checkpoints and metrics.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ import torch
 
 from noisychannel.errors import NoisyChannelError
 from noisychannel.training.events import Event, Finished, Listener
-from noisychannel.training.loop import Job, train_model
+from noisychannel.training.learner import Job, Learner
+from noisychannel.training.loop import train_model
+from noisychannel.training.together import train_together
 from noisychannel.training.world import World, choose_device
 
 GPU_PROCESSES = 8
-"""Models trained at the same time on one GPU, at most."""
+"""Processes that train on one GPU at the same time, at most."""
+MOST_TOGETHER = 32
+"""Models that one process trains together, at most; more would gain little and take more memory."""
 
 
 def choose_processes(jobs: Sequence[Job], device: torch.device) -> int:
@@ -35,6 +40,8 @@ def choose_processes(jobs: Sequence[Job], device: torch.device) -> int:
 
 def run_jobs(jobs: Sequence[Job], processes: int, listen: Listener) -> list[Finished]:
     """Train every model. One that fails does not stop the others; its error is raised when they are done."""
+    if jobs and all(_graphs_work_for(job) for job in jobs):
+        return _run_together(jobs, listen)
     if processes == 1 or len(jobs) == 1:
         return _run_here(jobs, listen)
     context = multiprocessing.get_context("spawn")
@@ -74,6 +81,30 @@ def _share_out(jobs: Sequence[Job], processes: int, pool: ProcessPoolExecutor) -
                 finished.append(future.result())
             except NoisyChannelError as error:
                 errors.append(error)
+    _raise_first(errors, len(jobs))
+    return finished
+
+
+def _graphs_work_for(job: Job) -> bool:
+    """Whether a model is trained in CUDA graphs, and so together with others."""
+    training = job.config.training
+    return training.cuda_graphs and training.accumulate == 1 and choose_device(job.config.device).type == "cuda"
+
+
+def _run_together(jobs: Sequence[Job], listen: Listener) -> list[Finished]:
+    """Models of one role and one configuration, which differ in data and seed, are trained at the same time."""
+    alike: dict[str, list[Job]] = {}
+    for job in jobs:
+        alike.setdefault(repr((job.role, job.config.model(job.role), job.config.training)), []).append(job)
+    finished: list[Finished] = []
+    errors: list[Exception] = []
+    for group in alike.values():
+        for start in range(0, len(group), MOST_TOGETHER):
+            some = group[start : start + MOST_TOGETHER]
+            learners = [Learner(job, World(0, 1, choose_device(job.config.device)), listen) for job in some]
+            done, failed = train_together(learners)
+            finished += done
+            errors += failed
     _raise_first(errors, len(jobs))
     return finished
 

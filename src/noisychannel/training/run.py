@@ -18,7 +18,8 @@ from noisychannel.runs import RunDirectory
 from noisychannel.training.config import ROLES, RunConfig
 from noisychannel.training.events import Finished, Listener
 from noisychannel.training.jobs import choose_processes, run_jobs
-from noisychannel.training.loop import Job, train_model
+from noisychannel.training.learner import Job
+from noisychannel.training.loop import train_model
 from noisychannel.training.metrics import forget_after
 from noisychannel.training.parse import dump_config, parse_config
 from noisychannel.training.state import TrainingState

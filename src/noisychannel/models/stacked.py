@@ -1,0 +1,221 @@
+"""Many small models of one shape as one, so that a GPU has enough to do.
+
+``stack`` turns N models into one whose batch is those of the N models, one after the other: rows n·B .. (n+1)·B are
+read with the weights of model n. Every layer with weights is exchanged for one that holds N of them and computes all
+products as one batched product; everything between the layers works on rows, and does not notice.
+
+Vocabularies may differ in size. Smaller ones are filled up with symbols whose logit is -inf, which have probability
+zero and gradient zero: they stay as they are.
+
+Shapes: N models, B batch of each, T positions, R rows of one model (B, or B·T), H hidden size.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from noisychannel import kernels
+from noisychannel.models.ssnt import Emission
+from noisychannel.precision import at_least_float32
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def stack(models: Sequence[M]) -> M:
+    """One model for N models of the same shape, vocabularies aside. Their weights are copied."""
+    first = models[0]
+    if type(first) in _STACKED:
+        return _STACKED[type(first)](models)
+    assert not first._parameters, f"{type(first)} has weights of its own"
+    stacked = copy.copy(first)
+    stacked._modules = {
+        name: None if child is None else stack([model._modules[name] for model in models])  # type: ignore[type-var]
+        for name, child in first._modules.items()
+    }
+    return stacked
+
+
+def share_weights(stacked: nn.Module, models: Sequence[nn.Module]) -> None:
+    """Make the models' parameters, and their gradients, views into those of the stack, where they then change."""
+    for name, whole in stacked.named_parameters():
+        if whole.grad is None:
+            whole.grad = torch.zeros_like(whole)
+        for n, model in enumerate(models):
+            parameter = model.get_parameter(name)
+            own = tuple(slice(size) for size in parameter.shape)
+            parameter.data = whole.data[n][own]
+            parameter.grad = whole.grad[n][own]
+
+
+def _stacked_parameter(tensors: Sequence[Tensor], fill: float = 0.0) -> nn.Parameter:
+    """[N, …] of the largest size."""
+    largest = [max(sizes) for sizes in zip(*(x.shape for x in tensors), strict=True)]
+    whole = tensors[0].new_full((len(tensors), *largest), fill)
+    for place, x in zip(whole, tensors, strict=True):
+        place[tuple(slice(size) for size in x.shape)] = x.detach()
+    return nn.Parameter(whole)
+
+
+class StackedEmbedding(nn.Module):
+    def __init__(self, models: Sequence[nn.Embedding]) -> None:
+        super().__init__()
+        self.weight = _stacked_parameter([model.weight for model in models])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        N, V, _ = self.weight.shape
+        first = torch.arange(N, device=ids.device)[:, None] * V
+        return F.embedding((ids.reshape(N, -1) + first).view(ids.shape), self.weight.flatten(0, 1))
+
+
+class StackedLinear(nn.Module):
+    def __init__(self, models: Sequence[nn.Linear]) -> None:
+        super().__init__()
+        self.weight = _stacked_parameter([model.weight for model in models])
+        self.bias = None
+        if models[0].bias is not None:
+            self.bias = _stacked_parameter([model.bias for model in models], fill=-torch.inf)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _product(x, self.weight, self.bias)
+
+
+class StackedEmission(nn.Module):
+    def __init__(self, models: Sequence[Emission]) -> None:
+        super().__init__()
+        self.weight = _stacked_parameter([model.weight for model in models])
+        self.bias = _stacked_parameter([model.bias for model in models])
+
+    def forward(self, twice: Tensor) -> Tensor:
+        bias = self.bias - self.weight.sum(2)
+        return _product(twice.sigmoid_(), 2 * self.weight, bias).squeeze(-1)
+
+
+def _product(x: Tensor, weight_NXY: Tensor, bias_NX: Tensor | None) -> Tensor:
+    """Rows of N models by the weights of each: [N·B, …, Y] -> [N·B, …, X]."""
+    N, X, Y = weight_NXY.shape
+    x_NRY = x.reshape(N, -1, Y)
+    if bias_NX is None:
+        result = torch.bmm(x_NRY, weight_NXY.mT)
+    else:
+        result = torch.baddbmm(bias_NX[:, None], x_NRY, weight_NXY.mT)
+    return result.view(*x.shape[:-1], X)
+
+
+class StackedLSTM(nn.Module):
+    """N LSTMs (of one direction, batch first), called as one. Dropout between layers is drawn here."""
+
+    def __init__(self, models: Sequence[nn.LSTM]) -> None:
+        super().__init__()
+        first = models[0]
+        assert (first.batch_first, first.bias, first.bidirectional, first.proj_size) == (True, True, False, 0)
+        self.num_layers, self.hidden_size, self.dropout = first.num_layers, first.hidden_size, first.dropout
+        for name, _ in first.named_parameters():
+            self.register_parameter(name, _stacked_parameter([model.get_parameter(name) for model in models]))
+
+    def forward(self, x: Tensor, start: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """[N·B,T,X], and states [L,N·B,H] to start from -> top states [N·B,T,H], and the last states [L,N·B,H]."""
+        hidden, cells = [], []
+        for layer in range(self.num_layers):
+            weight_ih, weight_hh, bias_ih, bias_hh = (
+                self.get_parameter(f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            )
+            N, (_, T, X), H = len(weight_ih), x.shape, self.hidden_size
+            # Time before batch: the rows of one step lie together.
+            x_NRX = x.reshape(N, -1, T, X).transpose(1, 2).reshape(N, -1, X)
+            gates = torch.baddbmm((bias_ih + bias_hh)[:, None], x_NRX, weight_ih.mT).view(N, T, -1, 4 * H)
+            zeros = gates.new_zeros(N, gates.shape[2], H)
+            first = (zeros, zeros) if start is None else tuple(s[layer].reshape(N, -1, H) for s in start)
+            arguments = (at_least_float32(x) for x in (gates, weight_hh, *first))
+            states_NTBH, cells_NTBH = _Recurrence.apply(*arguments)  # type: ignore[no-untyped-call]
+            hidden.append(states_NTBH[:, -1].reshape(-1, H))
+            cells.append(cells_NTBH[:, -1].reshape(-1, H))
+            x = states_NTBH.transpose(1, 2).reshape(-1, T, H)
+            if self.dropout and layer < self.num_layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+        return x, (torch.stack(hidden), torch.stack(cells))
+
+
+class _Recurrence(torch.autograd.Function):
+    """s_t, c_t = cell(gates_t + W s_{t-1}, c_{t-1}), all of them; the gradient keeps the gates and the states."""
+
+    @staticmethod
+    def forward(ctx: Any, sums: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        N, T, B, _ = sums.shape
+        H = weight.shape[2]
+        gates = sums.clone()
+        # One place before the first, for what it starts from.
+        states, cells = (torch.cat([x[:, None], x.new_empty(N, T, B, H)], dim=1) for x in (hidden, cell))
+        with torch.autocast(sums.device.type, enabled=False):
+            for t in range(T):
+                gates[:, t].baddbmm_(states[:, t], weight.mT)
+                _step(gates[:, t], cells[:, t], states[:, t + 1], cells[:, t + 1])
+        ctx.save_for_backward(gates, states, cells, weight)
+        ctx.set_materialize_grads(False)
+        return states[:, 1:], cells[:, 1:]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, ...]:
+        gates, states, cells, weight = ctx.saved_tensors
+        N, T, B, H4 = gates.shape
+        by_all_states, by_all_cells = grads
+        by_state = torch.zeros_like(states[:, 1:]) if by_all_states is None else by_all_states.contiguous().clone()
+        by_cell, by_gates = torch.zeros_like(cells[:, 0]), torch.empty_like(gates)
+        for t in reversed(range(T)):
+            if t < T - 1:
+                by_state[:, t].baddbmm_(by_gates[:, t + 1], weight)
+            if by_all_cells is not None:
+                by_cell += by_all_cells[:, t]
+            _back(gates[:, t], cells[:, t], cells[:, t + 1], by_state[:, t], by_cell, by_gates[:, t])
+        rows = by_gates.view(N, T * B, H4)
+        by_weight = torch.bmm(rows.mT, states[:, :-1].reshape(N, T * B, -1))
+        return by_gates, by_weight, torch.bmm(by_gates[:, 0], weight), by_cell
+
+
+def _step(gates: Tensor, before: Tensor, hidden: Tensor, after: Tensor) -> None:
+    """The elementwise part of a step; see ``kernels.lstm.step``."""
+    if kernels.usable(gates):
+        from noisychannel.kernels import lstm
+
+        return lstm.step(gates, before, hidden, after)
+    write, keep, new, show = gates.chunk(4, -1)
+    for gate in (write, keep, show):
+        gate.sigmoid_()
+    new.tanh_()
+    torch.mul(keep, before, out=after).addcmul_(write, new)
+    torch.mul(show, after.tanh(), out=hidden)
+
+
+def _back(gates: Tensor, before: Tensor, after: Tensor, by_hidden: Tensor, by_cell: Tensor, by_gates: Tensor) -> None:
+    """The elementwise part of a step's gradient; see ``kernels.lstm.back``."""
+    if kernels.usable(gates):
+        from noisychannel.kernels import lstm
+
+        return lstm.back(gates, before, after, by_hidden, by_cell, by_gates)
+    write, keep, new, show = gates.chunk(4, -1)
+    shown = after.tanh()
+    by_cell += by_hidden * show * (1 - shown * shown)
+    parts = (
+        by_cell * new * write * (1 - write),
+        by_cell * before * keep * (1 - keep),
+        by_cell * write * (1 - new * new),
+        by_hidden * shown * show * (1 - show),
+    )
+    torch.cat(parts, dim=-1, out=by_gates)
+    by_cell *= keep
+
+
+_STACKED: dict[type[nn.Module], Any] = {
+    nn.Embedding: StackedEmbedding,
+    nn.Linear: StackedLinear,
+    nn.LSTM: StackedLSTM,
+    Emission: StackedEmission,
+    nn.Dropout: lambda models: copy.copy(models[0]),
+}

@@ -1,0 +1,217 @@
+"""One model being trained: its data, weights and optimiser, where it stands, and what it says and writes about it.
+
+A learner is told how its training goes and keeps the record: ``loop`` trains one (on any number of processes),
+``together`` many at once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noisychannel.data.batches import Rows, plan_batches
+from noisychannel.data.prepare import open_corpus
+from noisychannel.errors import NoisyChannelError
+from noisychannel.runs import MODEL_CLASSES, RunDirectory, save_tensors
+from noisychannel.training.config import Role, RunConfig
+from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Listener, Started
+from noisychannel.training.metrics import MetricsLog
+from noisychannel.training.roles import describe_model
+from noisychannel.training.state import TrainingState, derive_seed
+from noisychannel.training.world import World
+
+SECONDS_BETWEEN_NEWS = 0.2
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model to train; its data has been prepared in the run directory."""
+
+    config: RunConfig
+    role: Role
+    run_dir: Path
+    label: str
+    """How to call it: the role, with the group where there are groups."""
+
+
+class Learner:
+    """The model of a job, at the point where its training stands."""
+
+    def __init__(self, job: Job, world: World, listen: Listener) -> None:
+        config, role = job.config, job.role
+        self.job, self.world = job, world
+        self.listen = listen if world.leads else _ignore
+        self.files = RunDirectory(job.run_dir)
+        self.training = config.training
+        own = config.model(role)
+        self.batch_size = own.batch_size or config.training.batch_size
+        self.max_epochs = own.max_epochs or config.training.max_epochs
+        self.train_corpus = open_corpus(self.files.data_dir, role, "train")
+        self.dev_corpus = open_corpus(self.files.data_dir, role, "dev")
+
+        torch.manual_seed(derive_seed(config.seed, role, "weights"))
+        input_codec, output_codec = self.files.codecs()
+        model_class, arguments = describe_model(role, own, len(input_codec), len(output_codec))
+        self.model = MODEL_CLASSES[model_class](**arguments).to(world.device)
+        # On a GPU the rate is a tensor, so that a CUDA graph of the optimiser's step sees it change.
+        on_gpu = world.device.type == "cuda"
+        rate = own.learning_rate or config.training.learning_rate
+        self.optimiser = torch.optim.Adam(
+            self.model.parameters(),
+            lr=torch.tensor(rate, device=world.device) if on_gpu else rate,
+            fused=True,
+            capturable=on_gpu,
+        )
+        data = self.train_corpus.fingerprint
+        if self.files.state_file(role).exists():
+            self.state = TrainingState.load(self.files.state_file(role), self.model, self.optimiser, data)
+        else:
+            self.state = TrainingState(rate, data)
+            if world.leads:
+                self.files.write_model_config(role, model_class, arguments)
+                self.state.save(self.files.state_file(role), self.model, self.optimiser)
+        self._set_rate()
+        self.metrics = MetricsLog(self.files.metrics_file, role, config.tensorboard) if world.leads else None
+        self.last_loss = math.nan
+        self._began = self._last_news = time.monotonic()
+        self._symbols_since_news = 0
+        self._epoch: tuple[int, list[list[Rows]]] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing more to learn: the last epoch is over, or dev has not improved for too long."""
+        return self.state.epoch >= self.max_epochs or self.state.since_best >= self.training.patience
+
+    @property
+    def updates(self) -> list[list[Rows]]:
+        """The updates of the present epoch, each a list of batches."""
+        epoch = self.state.epoch
+        if self._epoch is None or self._epoch[0] != epoch:
+            order = np.random.default_rng([self.job.config.seed, epoch])
+            batches = plan_batches(self.train_corpus, self.batch_size, self.training.batch_symbols, order)
+            group = self.training.accumulate
+            self._epoch = epoch, [batches[start : start + group] for start in range(0, len(batches), group)]
+        return self._epoch[1]
+
+    def dev_batches(self) -> list[Rows]:
+        return plan_batches(self.dev_corpus, self.batch_size, self.training.batch_symbols, order=None)
+
+    def symbols(self, update: list[Rows]) -> int:
+        """Of the outputs, EOS included."""
+        return sum(int(self.train_corpus.outputs.lengths_of(rows).sum()) for rows in update)
+
+    def announce(self) -> None:
+        parameters = sum(p.numel() for p in self.model.parameters())
+        self.listen(Started(self.job.label, self.state.step, self.max_epochs * len(self.updates), parameters))
+
+    def count(self, symbols: int) -> None:
+        """An update with so many symbols has been made."""
+        self.state.position += 1
+        self.state.step += 1
+        self.state.interval_symbols += symbols
+        self._symbols_since_news += symbols
+        now = time.monotonic()
+        if (elapsed := now - self._last_news) >= SECONDS_BETWEEN_NEWS:
+            rate = self._symbols_since_news / elapsed
+            self.listen(Advanced(self.job.label, self.state.step, self.last_loss, rate))
+            self._symbols_since_news, self._last_news = 0, now
+
+    @property
+    def record_due(self) -> bool:
+        """Whether the training loss is to be written down after this update."""
+        return self.state.step % self.training.log_every == 0
+
+    @property
+    def evaluation_due(self) -> bool:
+        """Whether dev is to be looked at after this update."""
+        if self.training.evaluate_every:
+            return self.state.step % self.training.evaluate_every == 0
+        return self.state.position == len(self.updates)
+
+    def turn(self) -> None:
+        """Go on to the next epoch, if this one is over."""
+        if self.state.position == len(self.updates) and not self.done:
+            self.state.epoch, self.state.position = self.state.epoch + 1, 0
+
+    def record(self, interval_loss: float) -> None:
+        """Write down the mean loss since the last record, given the sum of -log p."""
+        state = self.state
+        if state.interval_symbols:
+            self.last_loss = interval_loss / state.interval_symbols
+        if not math.isfinite(self.last_loss):
+            raise NoisyChannelError(
+                f"{self.job.label}: the loss became {self.last_loss} before step {state.step}; "
+                "lower the learning rate (learning_rate) and start anew (--overwrite)"
+            )
+        if self.metrics:
+            values = {"epoch": state.epoch, "loss": self.last_loss, "perplexity": _perplexity(self.last_loss)}
+            self.metrics.write("train", state.step, **values, learning_rate=state.learning_rate)
+        state.interval_symbols = 0
+
+    def judge(self, dev_loss: float) -> bool:
+        """Take note of -log p per symbol of dev, and lower the rate when it is due; whether it was the best so far."""
+        state, training = self.state, self.training
+        state.evaluated_step = state.step
+        best = dev_loss < state.best_loss
+        rate = state.learning_rate
+        if self.metrics:
+            values = {"epoch": state.epoch, "loss": dev_loss, "perplexity": _perplexity(dev_loss)}
+            self.metrics.write("dev", state.step, **values, learning_rate=rate)
+        if best:
+            state.best_loss, state.best_step, state.since_best = dev_loss, state.step, 0
+        else:
+            state.since_best += 1
+            if state.since_best % training.decay_patience == 0:
+                state.learning_rate *= training.decay
+                self._set_rate()
+        perplexities = _perplexity(self.last_loss), _perplexity(dev_loss)
+        self.listen(Evaluated(self.job.label, state.epoch + 1, state.step, *perplexities, rate, best))
+        return best
+
+    def save_model(self, tensors: Mapping[str, Tensor]) -> None:
+        """Keep these weights as the best so far."""
+        if self.world.leads:
+            metadata = {"step": str(self.state.best_step), "dev_loss": repr(self.state.best_loss)}
+            save_tensors(self.files.model_file(self.job.role), tensors, metadata)
+
+    def save_state(self, interval_loss: float) -> None:
+        self.state.interval_loss = interval_loss
+        if self.world.leads:
+            self.state.save(self.files.state_file(self.job.role), self.model, self.optimiser)
+
+    def finish(self) -> Finished:
+        """The best model is in the run, and nothing is left to resume."""
+        if not math.isfinite(_perplexity(self.state.best_loss)):
+            raise NoisyChannelError(
+                f"{self.job.label}: dev perplexity was never finite; lower the learning rate, start anew (--overwrite)"
+            )
+        if self.world.leads:
+            self.files.state_file(self.job.role).unlink()
+        if self.metrics:
+            self.metrics.close()
+        state, seconds = self.state, time.monotonic() - self._began
+        finished = Finished(self.job.label, state.step, state.best_step, _perplexity(state.best_loss), seconds)
+        self.listen(finished)
+        return finished
+
+    def _set_rate(self) -> None:
+        group = self.optimiser.param_groups[0]
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(self.state.learning_rate)
+        else:
+            group["lr"] = self.state.learning_rate
+
+
+def _ignore(event: Event) -> None:
+    """The listener of the processes that do not lead."""
+
+
+def _perplexity(loss: float) -> float:
+    return math.exp(loss) if loss < 700 else math.inf

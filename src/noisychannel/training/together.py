@@ -1,0 +1,335 @@
+"""Many models of one shape trained together on one device, every update of all of them one CUDA graph.
+
+Small models on a GPU wait for the host, which launches a few hundred kernels an update; a graph launches them all at
+once, and ``models.stacked`` lets each of them work for all models. The data is on the GPU as well: what an update needs
+from the host is the numbers of its rows, which are sent for many updates at a time. Nothing waits for the GPU but
+records of the loss and looks at dev.
+
+A graph's tensors have fixed sizes, so batches are filled up to round sizes: positions with PAD, rows with an empty
+sequence that counts for nothing, and there is a graph for each size. Every model keeps its own optimiser, record, rate
+and stopping; when half of them are done, the others go on without them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noisychannel.data.batches import Rows
+from noisychannel.data.corpus import Corpus, Sequences
+from noisychannel.errors import NoisyChannelError
+from noisychannel.graphs import capture
+from noisychannel.models.stacked import share_weights, stack
+from noisychannel.precision import Products, float32_products
+from noisychannel.symbols import EOS, PAD, inside
+from noisychannel.training.events import Finished
+from noisychannel.training.learner import Learner
+from noisychannel.training.loop import interruption
+from noisychannel.training.state import derive_seed
+
+SECONDS_BETWEEN_CHECKPOINTS = 60.0
+
+
+def train_together(
+    learners: Sequence[Learner], stopped: Callable[[], bool] = lambda: False
+) -> tuple[list[Finished], list[NoisyChannelError]]:
+    """Train every model to its end; what became of them, and the errors of those that failed.
+
+    ``stopped`` is asked after every update; when it says yes, all save themselves and end as if by ctrl-C.
+    """
+    return _Together(learners, stopped).run()
+
+
+class _Size(NamedTuple):
+    """Of an update's batch: rows of each model, and positions; no input positions for language models."""
+
+    B: int
+    I: int
+    J: int
+
+
+class _Together:
+    def __init__(self, learners: Sequence[Learner], stopped: Callable[[], bool]) -> None:
+        self.learners, self.stopped = list(learners), stopped
+        first = learners[0]
+        self.world, self.training = first.world, first.training
+        self.device = first.world.device
+        self.train_data = _Data([learner.train_corpus for learner in learners], self.device)
+        self.dev_data = _Data([learner.dev_corpus for learner in learners], self.device)
+        self.interval = {learner: learner.state.interval_loss for learner in learners}
+        """-log p of the training data since the last record."""
+        self.best: dict[Learner, dict[str, Tensor]] = {}
+        """The best weights that have not been written yet."""
+        self.last_checkpoint = time.monotonic()
+        self.finished: list[Finished] = []
+        self.errors: list[NoisyChannelError] = []
+        for learner in learners:
+            learner.announce()
+            _start(learner.optimiser)
+        self.active, self.stacked = list(learners), _Stacked(learners)
+
+    def run(self) -> tuple[list[Finished], list[NoisyChannelError]]:
+        products: Products = "tf32" if self.training.precision == "tf32" else "ieee"
+        with interruption(self.world) as interrupted, float32_products(products, self.device):
+            self._end_of_round()
+            while self.active:
+                for _ in self._round():
+                    if interrupted.is_set() or self.stopped():
+                        self._collect()
+                        self._checkpoint()
+                        raise KeyboardInterrupt
+                self._collect()
+                self._end_of_round()
+                if time.monotonic() - self.last_checkpoint > SECONDS_BETWEEN_CHECKPOINTS:
+                    self._checkpoint()
+        return self.finished, self.errors
+
+    def _round(self) -> Iterator[None]:
+        """Updates of all active models until one of them has something to say or to look at."""
+        if 2 * len(self.active) <= len(self.stacked.learners):
+            self.stacked = _Stacked(self.active)
+        updates = min(_until_event(learner) for learner in self.active)
+        planned = {
+            learner: [update[0] for update in learner.updates[learner.state.position :][:updates]]
+            for learner in self.active
+        }
+        sizes, rows = self._arrange(self.train_data, planned)
+        leader = self.active[0]
+        for k, (size, rows_R) in enumerate(zip(sizes, rows, strict=True)):
+            torch.manual_seed(derive_seed(leader.job.config.seed, leader.job.role, leader.state.step))
+            self.stacked.update(self.train_data, size, rows_R)
+            for learner, batches in planned.items():
+                learner.count(learner.symbols([batches[k]]))
+            yield
+
+    def _arrange(self, data: _Data, planned: dict[Learner, list[Rows]]) -> tuple[list[_Size], list[Tensor]]:
+        """The batches of the stack, from those of its models; a model without one has rows that count for nothing."""
+        members = self.stacked.learners
+        sizes, flat = [], []
+        for k in range(max(map(len, planned.values()))):
+            batches = {
+                learner: data.first[self.learners.index(learner)] + rows[k]
+                for learner, rows in planned.items()
+                if k < len(rows)
+            }
+            every = np.concatenate(list(batches.values()))
+            B = _rounded(max(map(len, batches.values())))
+            rows_NB = np.full((len(members), B), data.nothing)
+            for place, learner in zip(rows_NB, members, strict=True):
+                own = batches.get(learner, [])
+                place[: len(own)] = own
+            sizes.append(_Size(B, *data.longest(every)))
+            flat.append(rows_NB.ravel())
+        sent = torch.from_numpy(np.concatenate(flat))
+        if self.device.type == "cuda":
+            sent = sent.pin_memory().to(self.device, non_blocking=True)
+        return sizes, list(sent.split([len(rows) for rows in flat]))
+
+    def _collect(self) -> None:
+        """Fetch what the updates since the last time have lost."""
+        lost = self.stacked.take_lost()
+        for learner in self.active:
+            self.interval[learner] += lost[self.stacked.learners.index(learner)]
+
+    def _end_of_round(self) -> None:
+        """Records, looks at dev, new epochs, and the end of those that are done."""
+        for learner in list(self.active):
+            if learner.record_due:
+                self._record(learner)
+        self._evaluate([learner for learner in self.active if learner.evaluation_due])
+        for learner in self.active:
+            learner.turn()
+        ended = [learner for learner in self.active if learner.done]
+        self._evaluate(ended)
+        for learner in [learner for learner in ended if learner in self.active]:
+            with self._excused(learner):
+                self._write_best(learner)
+                self.finished.append(learner.finish())
+                self.active.remove(learner)
+
+    def _record(self, learner: Learner) -> None:
+        if learner.state.interval_symbols:
+            with self._excused(learner):
+                learner.record(self.interval[learner])
+                self.interval[learner] = 0.0
+
+    def _evaluate(self, learners: Sequence[Learner]) -> None:
+        """Look at dev with those of the models that have not done so since their last update."""
+        learners = [learner for learner in learners if learner.state.evaluated_step < learner.state.step]
+        for learner in learners:
+            self._record(learner)
+        planned = {learner: learner.dev_batches() for learner in learners if learner in self.active}
+        if not planned:
+            return
+        sizes, rows = self._arrange(self.dev_data, planned)
+        for size, rows_R in zip(sizes, rows, strict=True):
+            self.stacked.evaluate(self.dev_data, size, rows_R)
+        lost = self.stacked.take_lost()
+        for learner in planned:
+            symbols = int(learner.dev_corpus.outputs.starts[-1])
+            if learner.judge(lost[self.stacked.learners.index(learner)] / symbols):
+                self.best[learner] = {name: x.clone() for name, x in learner.model.state_dict().items()}
+
+    def _checkpoint(self) -> None:
+        """Write where every model stands."""
+        for learner in self.active:
+            self._write_best(learner)
+            learner.save_state(self.interval[learner])
+        self.last_checkpoint = time.monotonic()
+
+    def _write_best(self, learner: Learner) -> None:
+        if learner in self.best:
+            learner.save_model(self.best.pop(learner))
+
+    @contextmanager
+    def _excused(self, learner: Learner) -> Iterator[None]:
+        """A model that fails leaves; the others go on."""
+        try:
+            yield
+        except NoisyChannelError as error:
+            self.errors.append(error)
+            self.active.remove(learner)
+
+
+class _Stacked:
+    """The models as one, and its updates."""
+
+    def __init__(self, learners: Sequence[Learner]) -> None:
+        training = learners[0].training
+        self.learners, self.clip_norm, self.bf16 = list(learners), training.clip_norm, training.precision == "bf16"
+        self.device = learners[0].world.device
+        self.model = stack([learner.model for learner in learners])
+        share_weights(self.model, [learner.model for learner in learners])
+        self.gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        self.lost_N = torch.zeros(len(learners), dtype=torch.float64, device=self.device)
+        """-log p summed over what was read since it was last taken."""
+        self._graphs: dict[tuple[bool, _Size], tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        # Graphs are replayed one after the other, and nothing of one is looked at after the next: one memory will do.
+        self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
+
+    def update(self, data: _Data, size: _Size, rows_R: Tensor) -> None:
+        """A step of every model's optimiser on its batch."""
+        self._run(True, data, size, rows_R)
+
+    def evaluate(self, data: _Data, size: _Size, rows_R: Tensor) -> None:
+        """Count what the models lose on a batch each."""
+        self._run(False, data, size, rows_R)
+
+    def take_lost(self) -> list[float]:
+        lost: list[float] = self.lost_N.tolist()
+        self.lost_N.zero_()
+        return lost
+
+    def _run(self, learn: bool, data: _Data, size: _Size, rows_R: Tensor) -> None:
+        self.model.train(learn)
+        if self.device.type != "cuda":
+            return self._work(learn, data, size, rows_R)
+        if (learn, size) not in self._graphs:
+            self._graphs[learn, size] = self._capture(learn, data, size, rows_R)
+        graph, place_R = self._graphs[learn, size]
+        place_R.copy_(rows_R)
+        graph.replay()
+
+    def _work(self, learn: bool, data: _Data, size: _Size, rows_R: Tensor, warm_up: bool = False) -> None:
+        arguments = data.batch(size, rows_R)
+        counts_R = rows_R != data.nothing
+        with torch.set_grad_enabled(learn):
+            # A cache of rounded weights would outlive the graph that made it.
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=False):
+                log_prob_R: Tensor = self.model(*arguments)
+            lost_N = -torch.where(counts_R, log_prob_R, 0.0).view(-1, size.B).sum(1)
+        if learn:
+            symbols_N = torch.where(counts_R, arguments[-1], 0).view(-1, size.B).sum(1)
+            torch._foreach_zero_(self.gradients)
+            (lost_N / symbols_N.clamp(min=1)).sum().backward()
+            _clip(self.gradients, self.clip_norm)
+        if not warm_up:
+            self.lost_N += lost_N.detach()
+            for learner in self.learners if learn else ():
+                learner.optimiser.step()
+
+    def _capture(self, learn: bool, data: _Data, size: _Size, rows_R: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        """A graph that reads its rows from a tensor of its own; warming up changes nothing."""
+        place_R = rows_R.clone()
+        work = partial(self._work, learn, data, size, place_R)
+        with torch.cuda.device(self.device):
+            return capture(work, partial(work, warm_up=True), self._pool), place_R
+
+
+class _Data:
+    """The corpora of all models on the device; rows are counted through, and the last one is nothing but EOS."""
+
+    def __init__(self, corpora: Sequence[Corpus], device: torch.device) -> None:
+        self.first = np.cumsum([0, *(corpus.size for corpus in corpora)])[:-1]
+        self.nothing = sum(corpus.size for corpus in corpora)
+        inputs = [corpus.inputs for corpus in corpora if corpus.inputs is not None]
+        self.sides = [_Side(side, device) for side in (inputs, [corpus.outputs for corpus in corpora]) if side]
+
+    def longest(self, rows: Rows) -> tuple[int, int]:
+        """Round numbers of input and output positions that hold these rows."""
+        *inputs, outputs = (_rounded(int(side.lengths[rows].max())) for side in self.sides)
+        return (inputs[0] if inputs else 0), outputs
+
+    def batch(self, size: _Size, rows_R: Tensor) -> tuple[Tensor, ...]:
+        """What the model takes: ids and lengths of each side."""
+        widths = (size.I, size.J)[-len(self.sides) :]
+        return tuple(x for side, width in zip(self.sides, widths, strict=True) for x in side.take(rows_R, width))
+
+
+class _Side:
+    def __init__(self, corpora: Sequence[Sequences], device: torch.device) -> None:
+        self.lengths = np.concatenate([*(corpus.lengths for corpus in corpora), [1]])
+        ids = np.concatenate([*(corpus.ids for corpus in corpora), [EOS]])
+        self.ids = torch.from_numpy(ids).to(device)
+        self.starts = torch.from_numpy(np.cumsum(self.lengths) - self.lengths).to(device)
+        self.lengths_there = torch.from_numpy(self.lengths).to(device)
+
+    def take(self, rows_R: Tensor, width: int) -> tuple[Tensor, Tensor]:
+        """Padded ids and lengths: [R] -> [R,width], [R]."""
+        lengths_R = self.lengths_there[rows_R]
+        places = self.starts[rows_R, None] + torch.arange(width, device=rows_R.device)
+        ids = self.ids[places.clamp(max=len(self.ids) - 1)].long()
+        return ids.masked_fill(~inside(lengths_R, width, rows_R.device), PAD), lengths_R
+
+
+def _until_event(learner: Learner) -> int:
+    """Updates until a model has something to say, or its epoch is over."""
+    state, training = learner.state, learner.training
+    left = [len(learner.updates) - state.position, training.log_every - state.step % training.log_every]
+    if training.evaluate_every:
+        left.append(training.evaluate_every - state.step % training.evaluate_every)
+    return min(left)
+
+
+def _rounded(n: int) -> int:
+    """The next of few sizes, at most a quarter larger: multiples of 4 to 32, then of 8 to 64, and so on."""
+    step = max(4, 1 << max(0, n.bit_length() - 3))
+    return -(-n // step) * step
+
+
+def _clip(gradients: Sequence[Tensor], most: float) -> None:
+    """Shorten each model's gradient to ``most``, as ``torch.nn.utils.clip_grad_norm_`` does a single one's."""
+    norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
+    scale_N = (most / (torch.linalg.vector_norm(torch.stack(norms), dim=0) + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(scale_N.view(-1, *[1] * (gradient.dim() - 1)))
+
+
+def _start(optimiser: torch.optim.Optimizer) -> None:
+    """Give a fresh optimiser its moments, which a graph must find there: a step with gradients of zero, forgotten."""
+    if optimiser.state:
+        return
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    optimiser.step()
+    for parameter in parameters:
+        optimiser.state[parameter]["step"].zero_()
+        parameter.grad = None

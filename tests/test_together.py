@@ -1,0 +1,163 @@
+"""Many models trained together: each ends where it would have ended alone. On the GPU if there is one, as graphs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from noisychannel.errors import NoisyChannelError
+from noisychannel.runs import RunDirectory, load_tensors
+from noisychannel.training import jobs, together
+from noisychannel.training.config import RunConfig
+from noisychannel.training.events import Event, Finished
+from noisychannel.training.run import train_run
+from noisychannel.training.together import _rounded
+from toys import copy, double_vowels, reverse, toy_config, write_pairs
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+GROUPS: dict[str, tuple[Callable[[str], str], int]] = {
+    "copied": (copy, 120),
+    "doubled": (double_vowels, 190),
+    "reversed": (lambda x: reverse(x) + "q", 75),
+}
+"""Of different sizes, vocabularies and difficulty."""
+
+
+@pytest.fixture(autouse=True)
+def also_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU does in graphs is done step by step on a CPU, if it is told to."""
+    monkeypatch.setattr(jobs, "_graphs_work_for", lambda job: job.config.training.cuda_graphs)
+
+
+def grouped(directory: Path, cuda_graphs: bool, **settings: object) -> RunConfig:
+    config = toy_config(directory, models=("direct", "lm"), cuda_graphs=cuda_graphs, bidirectional=True, **settings)
+    config.device, config.data.columns = DEVICE, "input,output,group"
+    for split in ("train", "dev"):
+        lines = []
+        for name, (task, rows) in GROUPS.items():
+            own = write_pairs(directory / "own.tsv", task, rows if split == "train" else 30, seed=len(split))
+            lines += [f"{line}\t{name}\n" for line in own.read_text().splitlines()]
+        (directory / f"{split}.tsv").write_text("".join(lines))
+    return config
+
+
+def train(config: RunConfig, listen: Callable[[Event], None] = lambda event: None) -> list[Finished]:
+    return train_run(config, listen, lambda line: None)
+
+
+def records(config: RunConfig, group: str) -> dict[tuple[str, str], list[dict[str, float]]]:
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for line in RunDirectory(Path(config.run_dir)).group(group).metrics_file.read_text().splitlines():
+        record = json.loads(line)
+        found.setdefault((record.pop("model"), record.pop("kind")), []).append(record)
+    return found
+
+
+def assert_same_training(a: RunConfig, b: RunConfig, rel: float = 0.003) -> None:
+    for group in GROUPS:
+        ours, theirs = records(a, group), records(b, group)
+        assert ours.keys() == theirs.keys()
+        for key, record in ours.items():
+            assert [r["step"] for r in record] == [r["step"] for r in theirs[key]]
+            for x, y in zip(record, theirs[key], strict=True):
+                assert x == pytest.approx(y, rel=rel), (group, key)
+        for role in a.models:
+            runs = [RunDirectory(Path(config.run_dir)).group(group) for config in (a, b)]
+            assert all(run.finished(role) for run in runs)
+            (x, about_x), (y, about_y) = (load_tensors(run.model_file(role)) for run in runs)
+            assert about_x["step"] == about_y["step"]
+            for name in x:
+                assert x[name].shape == y[name].shape
+                # Adam makes much of small gradients, and so of their rounding.
+                assert (x[name] - y[name]).norm() <= 0.02 * y[name].norm(), (group, role, name)
+
+
+def test_each_ends_where_it_would_have_ended_alone(tmp_path: Path) -> None:
+    settings = {"max_epochs": 4, "learning_rate": 0.003}
+    apart, one = grouped(tmp_path / "apart", False, **settings), grouped(tmp_path / "one", True, **settings)
+    train(apart)
+    finished = train(one)
+    assert sorted(x.label for x in finished) == sorted(f"{g} {role}" for g in GROUPS for role in ("direct", "lm"))
+    assert_same_training(one, apart)
+
+
+def test_evaluations_by_steps_and_batches_by_symbols(tmp_path: Path) -> None:
+    settings = {"max_epochs": 2, "learning_rate": 0.003, "evaluate_every": 3, "batch_symbols": 150, "log_every": 4}
+    apart, one = grouped(tmp_path / "apart", False, **settings), grouped(tmp_path / "one", True, **settings)
+    train(apart)
+    train(one)
+    assert_same_training(one, apart)
+
+
+def test_those_that_stop_early_leave_the_others_alone(tmp_path: Path) -> None:
+    settings = {"max_epochs": 12, "learning_rate": 0.02, "patience": 1, "decay_patience": 1}
+    one = grouped(tmp_path / "one", True, **settings)
+    finished = {x.label: x for x in train(one)}
+    epochs = {group: len(records(one, group)["direct", "dev"]) for group in GROUPS}
+    assert len(set(epochs.values())) > 1, "the test is worth something only if they stop at different times"
+    for group in GROUPS:
+        dev = records(one, group)["direct", "dev"]
+        losses = [r["loss"] for r in dev]
+        assert finished[f"{group} direct"].best_step == dev[losses.index(min(losses))]["step"]
+        assert len(dev) == 12 or losses[-1] >= min(losses[:-1])
+        _, about = load_tensors(RunDirectory(Path(one.run_dir)).group(group).model_file("direct"))
+        assert float(about["dev_loss"]) == min(losses)
+
+
+def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"max_epochs": 3, "learning_rate": 0.003}
+    whole, broken = grouped(tmp_path / "whole", True, **settings), grouped(tmp_path / "broken", True, **settings)
+    train(whole)
+    original, asked = jobs.train_together, iter(range(100))
+    monkeypatch.setattr(jobs, "train_together", lambda learners: original(learners, lambda: next(asked) == 9))
+    with pytest.raises(KeyboardInterrupt):
+        train(broken)
+    files = RunDirectory(Path(broken.run_dir)).group("doubled")
+    assert files.state_file("lm").exists()
+    monkeypatch.setattr(jobs, "train_together", original)
+    train(broken)
+    assert_same_training(broken, whole, rel=1e-3)
+
+
+def test_checkpoints_are_written_while_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    config = grouped(tmp_path, True, max_epochs=2)
+    seen = []
+
+    def listen(event: Event) -> None:
+        files = RunDirectory(Path(config.run_dir)).group("copied")
+        if files.state_file("lm").exists():
+            _, about = load_tensors(files.state_file("lm"))
+            seen.append(json.loads(about["state"])["step"])
+
+    train(config, listen)
+    assert len(set(seen)) > 2
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noisychannel.training.learner import Learner
+
+    record = Learner.record
+
+    def fails(self: Learner, interval_loss: float) -> None:
+        record(self, float("nan") if self.job.label == "doubled lm" else interval_loss)
+
+    monkeypatch.setattr(Learner, "record", fails)
+    config = grouped(tmp_path, True, max_epochs=2)
+    with pytest.raises(NoisyChannelError, match="doubled lm: the loss became nan"):
+        train(config)
+    run = RunDirectory(Path(config.run_dir))
+    for group in GROUPS:
+        assert run.group(group).finished("direct")
+        assert run.group(group).finished("lm") == (group != "doubled")
+
+
+def test_sizes_are_few_and_hardly_larger() -> None:
+    sizes = {_rounded(n) for n in range(1, 129)}
+    assert len(sizes) <= 20
+    assert all(n <= _rounded(n) <= max(4, 1.25 * n + 3) for n in range(1, 129))
+    assert all(_rounded(n) == n for n in sizes)
