@@ -30,7 +30,7 @@ from noisychannel import Hypothesis, NoisyChannelDecoder, Weights
 from noisychannel.decode import chart
 from noisychannel.decode import decoder as decoder_module
 from noisychannel.decode.reference import ReferenceDecoder
-from noisychannel.models.ssnt import Side
+from noisychannel.models.ssnt import SSNT, Side
 from noisychannel.symbols import BOS, EOS, PAD, UNK
 
 INPUTS = [[EOS], [4, EOS], [6, 5, EOS], [3, 4, 5, 6, EOS], [5, 5, 4, EOS], [4, 4, 4, 4, EOS], [6, EOS]]
@@ -749,3 +749,20 @@ def test_barred_symbols_are_absent_from_an_exact_search() -> None:
         for x in INPUTS[:4]:
             expected = best_outputs(models, x, symbols, ALL, 4, "viterbi")
             assert_same(decode_one(decoder, x, n_best=1000), expected)
+
+
+@pytest.mark.parametrize(
+    ("max_length", "max_growth", "longest"), [(None, None, 16), (5, None, 5), (None, 2, 5), (9, 2, 5), (4, 2, 4)]
+)
+def test_the_longest_output(max_length: int | None, max_growth: int | None, longest: int) -> None:
+    """EOS is barred, so the search goes on as long as it may; the input has three symbols with EOS."""
+    torch.manual_seed(1)
+    decoder = NoisyChannelDecoder(SSNT(6, 6, 4), max_length=max_length, max_growth=max_growth, barred=[EOS])
+    ((found,),) = decoder.decode([[4, 5, EOS]])
+    assert not found.complete
+    assert len(found.tokens) == longest - 1
+
+
+def test_a_negative_growth_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_growth must not be negative, but is -1"):
+        NoisyChannelDecoder(SSNT(6, 6, 4), max_growth=-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 
 import pytest
 import torch
@@ -673,3 +674,21 @@ def test_a_bidirectional_encoder_cannot_be_stepped(shape: str) -> None:
         model.start_inputs(1)
     with pytest.raises(ValueError, match="bidirectional"):
         model.step_inputs(torch.tensor([4]), ssnt("uni").start_inputs(1))
+
+
+def test_samples_have_the_models_distribution() -> None:
+    """The frequencies of short outputs are their probabilities; what did not become an output is told apart."""
+    torch.manual_seed(5)
+    model = SSNT(6, 6, 4, bidirectional=True).eval()
+    with torch.no_grad():
+        model.output_word.bias[EOS] = 1.5  # short outputs are often drawn
+    x, draws = [4, 5, EOS], 40_000
+    outputs, lengths = model.sample(torch.tensor([x]).expand(draws, -1), torch.full((draws,), len(x)), max_length=12)
+    drawn = Counter(tuple(row[:n]) for row, n in zip(outputs.tolist(), lengths.tolist(), strict=True) if n)
+    assert all(y[-1] == EOS and EOS not in y[:-1] for y in drawn)
+    assert 0 < drawn.total() < draws, "some end before the input was read"
+    short = [(EOS,), *((a, EOS) for a in range(6) if a != EOS), (4, 5, EOS), (5, 5, EOS)]
+    for y in short:
+        arguments = torch.tensor([x]), torch.tensor([len(x)]), torch.tensor([y]), torch.tensor([len(y)])
+        p = model.log_prob(*arguments).exp().item()
+        assert drawn[y] / draws == pytest.approx(p, abs=4 * (p / draws) ** 0.5 + 1e-4), y

@@ -19,7 +19,7 @@ from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.runs import RunDirectory, load_tensors
 from noisychannel.training.config import RunConfig
 from noisychannel.training.parse import dump_config, parse_config
-from noisychannel.training.run import train_run
+from noisychannel.training.run import train_run, train_runs
 from toys import copy, double_vowels, reverse, toy_config
 
 
@@ -266,3 +266,40 @@ def test_a_second_training_is_kept_out_of_the_directory(tmp_path: Path) -> None:
         with pytest.raises(BadInputError, match="another training"):
             train(config)
     train(config)
+
+
+def test_vocabularies_of_another_run_make_models_interchangeable(tmp_path: Path) -> None:
+    first = toy_config(tmp_path / "first", max_epochs=1)
+    train(first)
+    other = toy_config(tmp_path / "other", models=("lm",), max_epochs=1)
+    Path(other.data.train[0]).write_text("zzz\tzzz\nab\tab\n")  # letters in another order of frequency, and a new one
+    other.data.vocabularies = first.run_dir
+    train(other)
+    mixed = RunDirectory(Path(first.run_dir)), RunDirectory(Path(other.run_dir))
+    assert [x.fingerprint for x in mixed[0].codecs()] == [x.fingerprint for x in mixed[1].codecs()]
+    assert mixed[1].load_model("lm") is not None
+
+
+def test_one_vocabulary_for_all_groups(tmp_path: Path) -> None:
+    first = toy_config(tmp_path / "first", max_epochs=1)
+    train(first)
+    other = toy_config(tmp_path / "other", max_epochs=1)
+    for file in (*other.data.train, *other.data.dev):
+        lines = Path(file).read_text().splitlines()
+        Path(file).write_text("".join(f"{line}\t{'ab'[n % 2]}\n" for n, line in enumerate(lines)))
+    other.data.columns, other.data.vocabularies = "input,output,group", first.run_dir
+    train(other)
+    run = RunDirectory(Path(other.run_dir))
+    assert {run.group(name).codecs()[0].fingerprint for name in "ab"} == {
+        RunDirectory(Path(first.run_dir)).codecs()[0].fingerprint
+    }
+
+
+def test_several_runs_at_once_are_what_each_is_alone(tmp_path: Path) -> None:
+    alone, first, second = (toy_config(tmp_path / name, max_epochs=2) for name in ("alone", "first", "second"))
+    second.seed = 2
+    train(alone)
+    finished = train_runs([first, second], lambda event: None, lambda line: None)
+    assert len(finished) == 2
+    assert records(first) == records(alone)
+    assert records(second) != records(alone)

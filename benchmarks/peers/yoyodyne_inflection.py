@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from functools import partial
 from importlib.metadata import version
-from multiprocessing import get_context
+from multiprocessing import get_context, set_start_method
 from pathlib import Path
 from typing import Any
 
@@ -140,11 +140,16 @@ def accuracies(rows: list[Row], predictions: list[str]) -> dict[str, float]:
     return {kind: 100 * sum(hit) / len(hit) for kind, hit in hits.items()}
 
 
+def fork_loaders() -> None:
+    """Spawned processes would spawn their loaders of data too, four to a model, and each would import everything."""
+    set_start_method("fork", force=True)
+
+
 def train(job: Job) -> dict[str, Any]:
     """Trains and scores one model; runs in a process of its own."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="lightning")  # there is no logger, and one loading process is enough
-    torch.set_num_threads(1)  # no gain from more at this size
+    torch.set_num_threads(1)  # the cores are for --jobs
     lightning.seed_everything(job.seed, workers=True, verbose=False)
     settings = job.settings
     with tempfile.TemporaryDirectory() as directory:
@@ -277,7 +282,7 @@ def main() -> None:
     }
     failures: list[str] = []
     began = time.perf_counter()
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"), initializer=fork_loaders) as pool:
         futures: dict[Future[dict[str, Any]], Job] = {pool.submit(train, job): job for job in jobs}
         for future in as_completed(futures):
             label = f"{futures[future].architecture}, {futures[future].name}"

@@ -22,6 +22,7 @@ class SearchSettings:
     k1: int = 20
     k2: int = 10
     max_length: int | None = None
+    max_growth: int | None = None
     search: Literal["viterbi", "marginal"] = "viterbi"
     channel_alignment: Literal["marginal", "viterbi"] = "marginal"
     lm_proposals: int = 0

@@ -58,7 +58,9 @@ class DecodeOptions:
         n_best: Outputs for each input.
         k1: Proposals of the direct model for each cell; as tuned where not given.
         k2: Survivors of each cell; as tuned where not given.
-        max_length: Longest output in symbols, EOS included; twice the input's plus ten where not given.
+        max_length: Longest output in symbols, EOS included.
+        max_growth: How many symbols longer than its input an output may be; where neither is given, the longest output
+            is twice as long as its input and ten more.
         search: viterbi (the paper) or marginal; as tuned where not given.
         lm_proposals: Further proposals for each cell, by the language model.
         json: Print a line of JSON for each input.
@@ -77,6 +79,7 @@ class DecodeOptions:
     k1: int | None = None
     k2: int | None = None
     max_length: int | None = None
+    max_growth: int | None = None
     search: Literal["viterbi", "marginal"] | None = None
     lm_proposals: int | None = None
     json: bool = False
@@ -107,7 +110,7 @@ def load_model(options: DecodeOptions) -> NoisyChannel:
     tuned = read_system(directory, options.system)
     given = {
         name: value
-        for name in ("k1", "k2", "max_length", "search", "lm_proposals")
+        for name in ("k1", "k2", "max_length", "max_growth", "search", "lm_proposals")
         if (value := getattr(options, name)) is not None
     }
     search = SearchSettings(**{**tuned.search.arguments(), **given})

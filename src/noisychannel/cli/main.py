@@ -21,6 +21,7 @@ COMMANDS = {
     "evaluate": "decode a test set with every system and print one table",
     "decode": "the best outputs of given inputs, by any of the systems",
     "score": "log-probabilities and alignments of given pairs under the models of a run",
+    "reproduce": "the experiments of the paper, every row of their tables",
     "bench": "time and memory on this machine: the loss, training steps, decoding",
 }
 

@@ -48,7 +48,9 @@ class TuneOptions:
         n_best: Length of the lists.
         k1: Proposals of the direct model for each cell.
         k2: Survivors of each cell.
-        max_length: Longest output in symbols, EOS included; twice the input's plus ten where not given.
+        max_length: Longest output in symbols, EOS included.
+        max_growth: How many symbols longer than its input an output may be; where neither is given, the longest output
+            is twice as long as its input and ten more.
         search: viterbi (the paper) or marginal.
         lm_proposals: Further proposals for each cell, by the language model.
         iterations: Most rounds of decoding.
@@ -66,6 +68,7 @@ class TuneOptions:
     k1: int = 20
     k2: int = 10
     max_length: int | None = None
+    max_growth: int | None = None
     search: Literal["viterbi", "marginal"] = "viterbi"
     lm_proposals: int = 0
     iterations: int = 5
@@ -95,6 +98,7 @@ def tune_run(options: TuneOptions) -> list[Tuned]:
         k1=options.k1,
         k2=options.k2,
         max_length=options.max_length,
+        max_growth=options.max_growth,
         search=options.search,
         lm_proposals=options.lm_proposals,
     )

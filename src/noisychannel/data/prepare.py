@@ -45,6 +45,7 @@ class DataConfig:
         input: How the input's text becomes symbols.
         output: How the output's text becomes symbols.
         too_long: What to do with an item of train, dev or unpaired over max_length.
+        vocabularies: A run whose vocabularies to use, so that models of both can be mixed; else they are built anew.
     """
 
     train: list[str] = field(default_factory=list)
@@ -58,6 +59,7 @@ class DataConfig:
     input: TextConfig = field(default_factory=TextConfig)
     output: TextConfig = field(default_factory=TextConfig)
     too_long: Literal["drop", "truncate"] = "drop"
+    vocabularies: str | None = None
 
 
 @dataclass
@@ -173,7 +175,7 @@ def prepare(
 ) -> dict[str, Prepared]:
     """Vocabularies and encoded corpora of every group (one, named '', where there are no groups).
 
-    ``codecs`` are the vocabularies of a run that is resumed; else they are built.
+    ``codecs`` are the vocabularies of a run that is resumed, or of another; else they are built.
     """
     source = DataSource(config)
     prepared = {
@@ -231,7 +233,8 @@ def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
                     for target in prepared.values():
                         target.counts[split].foreign += 1
                     continue
-                raise BadInputError(f"{row.where}: the group {row.group!r} does not occur in data.train")
+                known = source.config.vocabularies if split == "train" else "data.train"
+                raise BadInputError(f"{row.where}: the group {row.group!r} does not occur in {known}")
             counts = prepared[row.group].counts[split]
             counts.lines += 1
             encoded = _encode_row(row, prepared[row.group], source.config.too_long, counts)

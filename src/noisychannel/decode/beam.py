@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from noisychannel.decode.hypothesis import Hypothesis, default_max_length
+from noisychannel.decode.hypothesis import Hypothesis, longest_output
 from noisychannel.symbols import BOS, EOS, PAD, UNK, require_eos
 
 
@@ -121,7 +121,7 @@ def beam_search(
     if not inputs:
         return []
     device = next(model.parameters()).device
-    limit_B = torch.tensor([max_length or default_max_length(len(ids)) for ids in inputs], device=device)
+    limit_B = torch.tensor([longest_output(len(ids), max_length) for ids in inputs], device=device)
     sentence_B = torch.arange(len(inputs), device=device)
     found: list[list[Hypothesis]] = [[] for _ in inputs]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from noisychannel.decode.chart import read_sentences
-from noisychannel.decode.hypothesis import Hypothesis, default_max_length
+from noisychannel.decode.hypothesis import Hypothesis, longest_output
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.search import search as search_batch
 from noisychannel.decode.search import spell
@@ -33,7 +33,7 @@ class NoisyChannelDecoder:
         weights: Of the objective.
         k1: Proposals of the direct model for each cell.
         k2: Survivors of each cell.
-        max_length: Longest output, EOS included; twice the input's length plus ten where not given.
+        max_length: Longest output, EOS included.
         search: "viterbi" scores an output by the direct model's best alignment (the paper), "marginal" by the sum.
         channel_alignment: "marginal" sums over the channel's, "viterbi" takes the best (the paper's equation).
         lm_proposals: Further proposals for each cell, the language model's best; they compete for the k2 places too.
@@ -41,6 +41,8 @@ class NoisyChannelDecoder:
         allow_unk: Propose UNK too.
         memory_gib: Roughly how much memory a search may take; larger batches are searched in parts. Half of what is
             free on a GPU, 4 elsewhere, where not given.
+        max_growth: How many symbols longer than its input an output may be. Where neither this nor max_length is given,
+            the longest output is twice as long as its input and ten more.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class NoisyChannelDecoder:
         barred: Sequence[int] = (),
         allow_unk: bool = False,
         memory_gib: float | None = None,
+        max_growth: int | None = None,
     ) -> None:
         if not 1 <= k2 <= k1:
             raise ValueError(f"k1 and k2 must satisfy 1 <= k2 <= k1, but are {k1} and {k2}")
@@ -65,6 +68,8 @@ class NoisyChannelDecoder:
             raise ValueError(f"memory_gib must be positive, but is {memory_gib}")
         if max_length is not None and max_length < 1:
             raise ValueError(f"max_length must be at least 1 (EOS counts), but is {max_length}")
+        if max_growth is not None and max_growth < 0:
+            raise ValueError(f"max_growth must not be negative, but is {max_growth}")
         for name, choice in (("search", search), ("channel_alignment", channel_alignment)):
             if choice not in ("viterbi", "marginal"):
                 raise ValueError(f"{name} must be 'viterbi' or 'marginal', but is {choice!r}")
@@ -89,7 +94,8 @@ class NoisyChannelDecoder:
                         f"the {name} model has NaN or infinite weights ({parameter}); its training diverged: train it "
                         "again with a lower learning rate"
                     )
-        self.weights, self.k1, self.k2, self.max_length = weights, k1, k2, max_length
+        self.weights, self.k1, self.k2 = weights, k1, k2
+        self.max_length, self.max_growth = max_length, max_growth
         self.search, self.channel_alignment, self.memory_gib = search, channel_alignment, memory_gib
         self._settings = Settings(
             weights=weights,
@@ -208,10 +214,9 @@ class NoisyChannelDecoder:
     def _read(self, inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]]) -> Sentences:
         device = self._device()
         padded, lengths = _padded(inputs, device)
-        lengths = lengths.to(device)
-        longest = default_max_length(lengths) if self.max_length is None else torch.full_like(lengths, self.max_length)
+        longest = torch.tensor([longest_output(len(ids), self.max_length, self.max_growth) for ids in inputs])
         context = torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device)
-        return read_sentences(self.models, self._settings, padded, lengths, longest, context)
+        return read_sentences(self.models, self._settings, padded, lengths.to(device), longest.to(device), context)
 
     def _hypotheses(
         self, answers: Answers, outputs: list[list[tuple[int, ...]]], complete: bool

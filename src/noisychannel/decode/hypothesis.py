@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
-
-from torch import Tensor
-
-Length = TypeVar("Length", int, Tensor)
 
 
-def default_max_length(input_length: Length) -> Length:
-    """The longest output of an input, EOS included in both, where nobody says otherwise."""
-    return 2 * input_length + 10
+def longest_output(input_length: int, max_length: int | None = None, max_growth: int | None = None) -> int:
+    """Of an input, EOS included in both: at most so long, and so much longer than it; 2·|x| + 10 where nobody says."""
+    if max_length is None and max_growth is None:
+        return 2 * input_length + 10
+    longest = [] if max_length is None else [max_length]
+    return min([*longest, *([] if max_growth is None else [input_length + max_growth])])
 
 
 @dataclass(frozen=True, slots=True)

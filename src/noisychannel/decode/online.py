@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from noisychannel.decode.decoder import NoisyChannelDecoder
-from noisychannel.decode.hypothesis import Hypothesis, default_max_length
+from noisychannel.decode.hypothesis import Hypothesis, longest_output
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.online_cell import fill_cell, partial_channel
 from noisychannel.decode.online_table import (
@@ -96,6 +96,7 @@ class OnlineDecoder:
         margin: float = math.inf,
         barred: Sequence[int] = (),
         allow_unk: bool = False,
+        max_growth: int | None = None,
     ) -> None:
         if direct.bidirectional:
             raise ValueError(
@@ -117,6 +118,7 @@ class OnlineDecoder:
             channel_alignment,
             barred=barred,
             allow_unk=allow_unk,
+            max_growth=max_growth,
         )
         self._models = OnlineModels(direct, channel if weights.channel else None, lm if weights.lm else None)
         self._settings = self._decoder._settings
@@ -163,7 +165,7 @@ class OnlineDecoder:
         """Read a symbol and fill its column; the complete outputs, which only the last column has."""
         models, settings, tables = self._models, self._settings, self._tables
         reading = self._reading = read_on(models, self._reading, symbol)
-        longest = self._decoder.max_length or default_max_length(len(reading.symbols))
+        longest = longest_output(len(reading.symbols), self._decoder.max_length, self._decoder.max_growth)
         proposable_V = settings.proposable(reading.direct.scores[-1])
         if not last:
             proposable_V[EOS] = -torch.inf

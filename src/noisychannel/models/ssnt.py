@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,7 +27,7 @@ from noisychannel import lattice
 from noisychannel.joint import word_log_probs
 from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState
 from noisychannel.precision import at_least_float32
-from noisychannel.symbols import after_bos, require_eos
+from noisychannel.symbols import BOS, EOS, PAD, after_bos, require_eos
 
 
 class Side(NamedTuple):
@@ -99,6 +100,36 @@ class SSNT(nn.Module):
         require_eos("inputs", inputs, input_lengths)
         require_eos("outputs", outputs, output_lengths)
         return lattice.posteriors(*self._lattice(inputs, input_lengths, outputs), input_lengths, output_lengths)
+
+    @torch.no_grad()
+    def sample(self, inputs: Tensor, input_lengths: Tensor, max_length: int) -> tuple[Tensor, Tensor]:
+        """Draw an output for each input from p(v, z | inputs): ids [B,I], [B] -> [B,max_length], lengths [B].
+
+        A length of 0 is of an output that did not become one: it did not end within ``max_length``, ended before the
+        whole input was read, or emitted nothing any more. What is left has the distribution p(v, z_J = I | inputs).
+        """
+        B, I = inputs.shape
+        input_side, state = self.read_inputs(inputs, input_lengths), self.start_outputs(B)
+        rows, ahead_I = torch.arange(B, device=inputs.device), torch.arange(I, device=inputs.device)
+        last_B = input_lengths.to(inputs.device) - 1
+        symbols, position_B = torch.full_like(rows, BOS), torch.zeros_like(rows)
+        alive_B, lengths_B = torch.ones_like(rows, dtype=torch.bool), torch.zeros_like(rows)
+        outputs = inputs.new_full((B, max_length), PAD)
+        for j in range(max_length):
+            side, state = self.step_outputs(symbols, state)
+            emit_BI = self.emit_logits(input_side, Side(side.scores[:, None], side.gate[:, None])).squeeze(-1).sigmoid()
+            # Shift until a draw says emit: the first of independent draws from the present position on.
+            open_BI = (ahead_I >= position_B[:, None]) & (ahead_I <= last_B[:, None])
+            drawn_BI = (torch.rand_like(emit_BI) < emit_BI) & open_BI
+            alive_B &= drawn_BI.any(1)
+            position_B = drawn_BI.int().argmax(1)
+            logits_BV = at_least_float32(input_side.scores[rows, position_B] + side.scores)
+            symbols = logits_BV.softmax(1).multinomial(1).squeeze(1)
+            outputs[:, j] = torch.where(alive_B, symbols, PAD)
+            ended_B = alive_B & (symbols == EOS)
+            lengths_B = torch.where(ended_B & (position_B == last_B), j + 1, lengths_B)
+            alive_B &= ~ended_B
+        return outputs, lengths_B
 
     def _lattice(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
         input_side, output_side = self.read_inputs(inputs, input_lengths), self.read_outputs(outputs)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from noisychannel.atomic import cannot_write, write_text
 from noisychannel.data.codec import Codec
-from noisychannel.data.prepare import Prepared, open_corpus, prepare
+from noisychannel.data.prepare import DataSource, Prepared, open_corpus, prepare
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import ROLES, RunConfig
@@ -23,18 +23,20 @@ from noisychannel.training.loop import train_model
 from noisychannel.training.metrics import forget_after
 from noisychannel.training.parse import dump_config, parse_config
 from noisychannel.training.state import TrainingState
-from noisychannel.training.world import World
+from noisychannel.training.world import World, choose_device
+
+Say = Callable[[str], object]
 
 FREE_TO_CHANGE = {
     "run_dir", "models", "device", "jobs", "tensorboard", "training.max_epochs", "training.patience",
     "training.checkpoint_every", "training.log_every",
     *(f"{role}.max_epochs" for role in ROLES),
-    *(f"data.{key}" for key in ("train", "dev", "unpaired", "train_outputs", "dev_outputs")),
+    *(f"data.{key}" for key in ("train", "dev", "unpaired", "train_outputs", "dev_outputs", "vocabularies")),
 }  # fmt: skip
 """Keys that may differ when a run is resumed. Files may have moved: what is in them is compared instead."""
 
 
-def train_run(config: RunConfig, listen: Listener, say: Any = print, overwrite: bool = False) -> list[Finished]:
+def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: bool = False) -> list[Finished]:
     """Train what a configuration asks for into its run directory. Finished models are left as they are.
 
     Under torchrun every process calls this; the results come back in the leading one only.
@@ -42,25 +44,53 @@ def train_run(config: RunConfig, listen: Listener, say: Any = print, overwrite: 
     world = World.join(config.device)
     run = RunDirectory(Path(config.run_dir))
     try:
+        if world.size == 1:
+            return train_runs([config], listen, say, overwrite)
         with _locked(run) if world.leads else nullcontext(False) as begun:
             if world.leads:
                 jobs = _prepare_run(run, config, say, overwrite, begun)
             world.wait()
             if not world.leads:
                 jobs = _jobs(run, config, run.header()["groups"])
-            if world.size > 1:
-                finished = [train_model(job, world, listen) for job in jobs]
-            else:
-                finished = run_jobs(jobs, config.jobs or choose_processes(jobs, world.device), listen)
+            finished = [train_model(job, world, listen) for job in jobs]
             if world.leads:
-                for group in run.header()["groups"]:
-                    shutil.rmtree(run.group(group).data_dir, ignore_errors=True)
+                _remove_data(run)
             return finished if world.leads else []
     finally:
         world.leave()
 
 
-def _prepare_run(run: RunDirectory, config: RunConfig, say: Any, overwrite: bool, begun: bool) -> list[Job]:
+def train_runs(
+    configs: Sequence[RunConfig], listen: Listener, say: Say = print, overwrite: bool = False
+) -> list[Finished]:
+    """Train several runs at once, such as one for each of several seeds; on a GPU models of one shape go together."""
+    with ExitStack() as locks:
+        jobs: list[Job] = []
+        for config in configs:
+            run = RunDirectory(Path(config.run_dir))
+            jobs += _prepare_run(run, config, say, overwrite, locks.enter_context(_locked(run)))
+        if not jobs:
+            return []
+        processes = configs[0].jobs or choose_processes(jobs, choose_device(configs[0].device))
+        finished = run_jobs(jobs, processes, listen)
+        for config in configs:
+            _remove_data(RunDirectory(Path(config.run_dir)))
+        return finished
+
+
+def prepare_run(config: RunConfig, say: Say = print) -> None:
+    """Make a run with its vocabularies, for others to share, and train nothing yet."""
+    run = RunDirectory(Path(config.run_dir))
+    with _locked(run) as begun:
+        _prepare_run(run, config, say, False, begun)
+
+
+def _remove_data(run: RunDirectory) -> None:
+    for group in run.header()["groups"]:
+        shutil.rmtree(run.group(group).data_dir, ignore_errors=True)
+
+
+def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool, begun: bool) -> list[Job]:
     """Bring the run directory into the state in which its unfinished models can be trained.
 
     ``begun``: what is in a directory without run.json is the unfinished preparation of an earlier training.
@@ -77,7 +107,11 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Any, overwrite: bool
         if not _jobs(run, config, groups):
             say(f"{run.path}: every model is trained already; start anew with --overwrite")
             return []
-        codecs = {group: run.group(group).codecs() for group in groups}
+        codecs = _codecs(run)
+    elif config.data.vocabularies is not None:
+        codecs = _codecs(RunDirectory.open(Path(config.data.vocabularies)))
+        if list(codecs) == [""]:  # one for all groups
+            codecs = dict.fromkeys((row.group for row in DataSource(config.data).rows("train")), codecs[""])
 
     # Nothing is removed before the new data has proved good.
     prepared = _prepare_data(run, config, codecs)
@@ -102,6 +136,10 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Any, overwrite: bool
         if step:
             say(f"{job.label}: goes on at step {step}")
     return jobs
+
+
+def _codecs(run: RunDirectory) -> dict[str, tuple[Codec, Codec]]:
+    return {group: run.group(group).codecs() for group in run.header()["groups"]}
 
 
 def _prepare_data(

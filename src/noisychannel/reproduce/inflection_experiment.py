@@ -1,0 +1,135 @@
+"""The inflection experiment from its data to its table: everything is trained, tuned, and tested once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, Literal
+
+from noisychannel.reproduce.inflection import Inflection, Setting
+from noisychannel.reproduce.inflection_data import some
+from noisychannel.reproduce.inflection_report import to_json
+from noisychannel.reproduce.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, Row, measure
+from noisychannel.reproduce.tasks import back_translate
+
+ExperimentPart = Literal["table", "further", "curves"]
+PARTS: tuple[ExperimentPart, ...] = ("table", "further", "curves")
+"""The paper's table, rows beyond it, and learning curves."""
+UNPAIRED = (0, 1_000, 10_000)
+PAIRS = (100, 500)
+"""Of the learning curves, in the strict setting; all of both is a row of the table."""
+BACK_TRANSLATED = (4_000, 16_000)
+"""Forms of each type; the better amount is chosen on dev."""
+
+
+def run_experiment(experiment: Inflection, parts: Collection[ExperimentPart] = PARTS) -> dict[str, Any]:
+    """The results, as they are kept."""
+    seconds: dict[str, float] = {}
+    began = time.monotonic()
+
+    def lap(name: str) -> None:
+        seconds[name] = time.monotonic() - began - sum(seconds.values())
+
+    train(experiment, parts)
+    lap("training")
+    rows = table_rows()
+    if "further" in parts:
+        rows += further_rows(train_on_back_translations(experiment))
+        lap("back-translation")
+    if "curves" in parts:
+        rows += curve_rows(experiment)
+    measured = measure(experiment, rows)
+    lap("tuning and decoding")
+    return to_json(experiment, measured, seconds)
+
+
+def table_rows() -> list[tuple[Row, Setting]]:
+    """Every row in the paper's setting; in the strict setting those with a language model that read both ways."""
+    strict = [row for row in ROWS if "lm" in row.system and row.direct == "bi" and row.search == "viterbi"]
+    rows: list[tuple[Row, Setting]] = [(row, "paper") for row in (*ROWS, *BETTER_LM)]
+    return rows + [(row, "strict") for row in (*strict, *BETTER_LM)]
+
+
+def further_rows(back_translated: str) -> list[tuple[Row, Setting]]:
+    """Beyond the paper, in the strict setting and with the better language model."""
+    full = replace(FULL_BETTER, seeds=1)
+    rows = [
+        Row("direct (bi), one model for all types", "direct", direct="joint", seeds=1),
+        replace(full, name=f"{full.name}, one model for all types", direct="joint", channel="joint"),
+        replace(FULL_BETTER, name=f"{full.name}, ensemble of the seeds", rerank="ensemble"),
+        replace(full, name=f"{full.name}, density ratio", rerank="density ratio"),
+        Row("direct (bi), back-translation", "direct", direct=back_translated, seeds=1),
+        replace(full, name=f"{full.name}, back-translation", direct=back_translated),
+    ]
+    return [(row, "strict") for row in rows]
+
+
+def curve_rows(experiment: Inflection) -> list[tuple[Row, Setting]]:
+    """Fewer unpaired forms, and fewer pairs, with the better language model."""
+    full = replace(FULL_BETTER, seeds=1)
+    rows = [replace(full, name=f"{full.name}, {n} unpaired", lm=f"lm-{n}") for n in UNPAIRED]
+    for n in _fewer_pairs(experiment):
+        rows.append(Row(f"direct (bi), {n} pairs", "direct", direct=f"bi-{n}", seeds=1))
+        rows.append(replace(full, name=f"{full.name}, {n} pairs", direct=f"bi-{n}", channel=f"bi-{n}"))
+    return [(row, "strict") for row in rows]
+
+
+def train(experiment: Inflection, parts: Collection[ExperimentPart]) -> None:
+    """The models of the rows, in runs that share the vocabularies of the joint one."""
+    seeds, files, unpaired = experiment.scale.seeds, experiment.write_pairs(), experiment.unpaired()
+    joint = experiment.config(
+        "joint-1", ["direct", "channel"], files, batch_size=64, hidden_size=2 * experiment.scale.hidden_size
+    )
+    experiment.prepare(joint)
+    groups = [
+        [experiment.config(f"bi-{seed}", ["direct", "channel"], files, seed) for seed in seeds],
+        [experiment.config("uni-1", ["direct"], files, bidirectional=False)],
+        [experiment.config("attention-1", ["attention"], files)],
+    ]
+    for setting, lists in unpaired.items():
+        file = experiment.write_unpaired(setting, lists)
+        for name, better in (("lm", False), ("lm-better", True)):
+            lm = experiment.lm(lists, better)
+            groups.append([experiment.config(f"{name}-{setting}", ["lm"], files, unpaired=file, lm=lm)])
+    if "further" in parts:
+        groups.append([joint])
+    if "curves" in parts:
+        fewer = []
+        for n in _fewer_pairs(experiment):
+            pairs = {name: some(splits.train, n, seed=1) for name, splits in experiment.tables.items()}
+            fewer.append(experiment.config(f"bi-{n}-1", ["direct", "channel"], experiment.write_pairs(f"-{n}", pairs)))
+        groups.append(fewer)
+    for n in UNPAIRED if "curves" in parts else UNPAIRED[:1] if "further" in parts else ():
+        forms = {name: some(x, min(n, len(x)), seed=1) if n else [] for name, x in unpaired["strict"].items()}
+        file = experiment.write_unpaired(f"strict-{n}", forms) if n else ""
+        lm = experiment.lm(forms, better=True)
+        groups.append([experiment.config(f"lm-{n}-strict", ["lm"], files, unpaired=file, lm=lm)])
+    experiment.train(groups)
+
+
+def train_on_back_translations(experiment: Inflection) -> str:
+    """Direct models on the pairs and on forms with inputs drawn from the channel; which runs are the better on dev."""
+    lists = experiment.unpaired()["strict"]
+    seed = experiment.scale.seeds[0]
+    configs = []
+    for n in BACK_TRANSLATED:
+        pairs: dict[str, list[tuple[str, str]]] = {}
+        for name, splits in experiment.tables.items():
+            forms = some(lists[name], min(n, len(lists[name])), seed=1)
+            drawn = back_translate(experiment.run(f"bi-{seed}", name).path, forms, experiment.device)
+            pairs[name] = [*splits.train, *drawn]
+        files = experiment.write_pairs(f"-bt-{n}", pairs)
+        configs.append(experiment.config(f"bt-{n}-{seed}", ["direct"], files, seed, batch_size=64))
+    experiment.train([[config] for config in configs])
+    rows: list[tuple[Row, Setting]] = [
+        (Row(f"direct (bi), {n} back-translated", "direct", direct=f"bt-{n}", seeds=1), "strict")
+        for n in BACK_TRANSLATED
+    ]
+    best = max(measure(experiment, rows, "dev"), key=lambda measured: measured.mean)
+    return best.row.direct
+
+
+def _fewer_pairs(experiment: Inflection) -> list[int]:
+    most = min(len(splits.train) for splits in experiment.tables.values())
+    return [n for n in PAIRS if n < most]

@@ -1,0 +1,112 @@
+"""Decoding with models of different runs: an experiment mixes them freely, as long as they share their vocabularies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from noisychannel.api import NoisyChannel, Output
+from noisychannel.decode.beam import beam_search
+from noisychannel.decode.decoder import NoisyChannelDecoder
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.objective import Weights
+from noisychannel.evaluation import Decoded, HeldOut, with_all_terms
+from noisychannel.models import SSNT
+from noisychannel.runs import RunDirectory
+from noisychannel.training.world import choose_device
+from noisychannel.weights import SearchSettings
+
+BATCH = 256
+SAMPLED_AT_ONCE = 4096
+TRIES = 5
+"""A sample that did not become an output is drawn again, so often at most."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Inputs of one type to be decoded."""
+
+    models: tuple[tuple[str, Path], ...]
+    """Role and run directory of each model; a baseline (seq2seq, attention) stands alone."""
+    inputs: tuple[str, ...]
+    weights: Weights
+    search: SearchSettings
+    n_best: int = 1
+    features: tuple[str, ...] = ()
+    """Of all the inputs."""
+    all_terms: bool = False
+    """Score every output by every model of the task, even by those whose weight is zero."""
+
+    def do(self, device: str) -> list[list[Output]]:
+        """For each input, its best outputs."""
+        models = {role: _load(path, role, device) for role, path in self.models}
+        input_codec, output_codec = RunDirectory(self.models[0][1]).codecs()
+        if "direct" not in models:
+            ((_, baseline),) = models.items()
+            inputs = [input_codec.encode(text, self.features) for text in self.inputs]
+            found = beam_search(baseline, inputs, beam_size=self.search.k2, n_best=self.n_best)
+            return [[Output(output_codec.decode(h.tokens), h) for h in best] for best in found]
+        model = NoisyChannel(input_codec, output_codec, models, self.weights, self.search)
+        features = [self.features] * len(self.inputs)
+        outputs = model.batch(self.inputs, self.n_best, features, BATCH, align=False)
+        if not self.all_terms:
+            return outputs
+        held_out = HeldOut("", list(self.inputs), features, [])
+        lists = with_all_terms(model, held_out, Decoded(outputs, 0.0))
+        return [[Output(output_codec.decode(h.tokens), h) for h in best] for best in lists]
+
+    def score(
+        self, outputs: Sequence[Sequence[tuple[int, ...]]], device: str
+    ) -> list[dict[tuple[int, ...], Hypothesis]]:
+        """The scores of given outputs of each input, by their tokens."""
+        models = {role: _load(path, role, device) for role, path in self.models}
+        input_codec, output_codec = RunDirectory(self.models[0][1]).codecs()
+        decoder = NoisyChannelDecoder(**models, weights=self.weights, **self.search.arguments())
+        inputs = [input_codec.encode(text, self.features) for text in self.inputs]
+        context = output_codec.ids((), self.features)[:-1]
+        scored = decoder.rerank(inputs, outputs, [context] * len(inputs), align=False)
+        return [{hypothesis.tokens: hypothesis for hypothesis in hypotheses} for hypotheses in scored]
+
+
+def back_translate(run: Path, forms: Sequence[str], device: str, seed: int = 1) -> list[tuple[str, str]]:
+    """Pairs of forms with inputs drawn from the channel model of a run, p(input | form).
+
+    A form is left out if all its samples fail: they do not end as they should, are empty, or hold symbols that are no
+    letters.
+    """
+    directory = RunDirectory(run)
+    input_codec, output_codec = directory.codecs()
+    where = choose_device(device)
+    channel = directory.load_model("channel", where)
+    assert isinstance(channel, SSNT)
+    first_letter = len(input_codec) - len(input_codec.symbols)
+    torch.manual_seed(seed)
+    pairs: list[tuple[str, str]] = []
+    for start in range(0, len(forms), SAMPLED_AT_ONCE):
+        waiting = list(forms[start : start + SAMPLED_AT_ONCE])
+        for _ in range(TRIES):
+            ids = [torch.tensor(output_codec.encode(form)) for form in waiting]
+            padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True).to(where)
+            lengths = torch.tensor([len(x) for x in ids])
+            drawn, sizes = channel.sample(padded, lengths, max_length=padded.shape[1] + 8)
+            failed = []
+            for form, tokens, size in zip(waiting, drawn.tolist(), sizes.tolist(), strict=True):
+                letters = tokens[: size - 1] if size else []
+                if letters and min(letters) >= first_letter:
+                    pairs.append((input_codec.decode(letters), form))
+                else:
+                    failed.append(form)
+            waiting = failed
+            if not waiting:
+                break
+    return pairs
+
+
+@lru_cache(maxsize=512)
+def _load(path: Path, role: str, device: str) -> Any:
+    return RunDirectory(path).load_model(role, choose_device(device))

@@ -1,0 +1,223 @@
+"""The inflection experiment on a made-up language: all of it, small; and its parts against what they must be."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noisychannel.api import Output
+from noisychannel.cli.main import main
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.objective import Weights
+from noisychannel.reproduce import inflection, inflection_experiment, reranking
+from noisychannel.reproduce.inflection import Inflection, Scale
+from noisychannel.reproduce.inflection_experiment import run_experiment
+from noisychannel.reproduce.inflection_report import markdown
+from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, Measured, Row, significance
+from noisychannel.reproduce.reranking import density_ratio, ensemble
+from noisychannel.reproduce.tasks import Task, back_translate
+from noisychannel.training.config import ModelConfig
+from noisychannel.tuning import SYSTEMS
+from noisychannel.weights import SearchSettings
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "number=singular:case=first": lambda x: x,
+    "number=plural:case=first": lambda x: x + ("n" if x[-1] in "ae" else "en"),
+}
+SEARCH = SearchSettings(k1=4, k2=2, max_growth=4)
+TINY = Scale(
+    seeds=(1, 2),
+    hidden_size=24,
+    epochs=3,
+    lm=ModelConfig(hidden_size=16, dropout=0.1, learning_rate=0.01, batch_size=32),
+    lm_updates=20,
+    better_lm_updates=20,
+    search=SEARCH,
+    tuning=SEARCH,
+    iterations=1,
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders of the real data, with verbs of a language of six letters."""
+    root = tmp_path_factory.mktemp("data")
+    rng = random.Random(1)
+    lemmas = sorted({"".join(rng.choices("abdeko", k=rng.randint(2, 5))) for _ in range(260)})
+    rng.shuffle(lemmas)
+    parts = {"train": lemmas[:120], "dev": lemmas[120:140], "test": lemmas[140:160]}
+    for folder in ("durrett2013", "unpaired"):
+        (root / "morphology" / folder).mkdir(parents=True)
+    for split, words in parts.items():
+        lines = [f"{x}\t{form(x)}\t{name}\n" for x in words for name, form in FORMS.items()]
+        with lzma.open(root / "morphology" / "durrett2013" / f"de_verb.{split}.tsv.xz", "wt") as file:
+            file.writelines(lines)
+    lines = [f"{name}\t{form(x)}\tlist\n" for x in lemmas[120:] for name, form in FORMS.items()]
+    with lzma.open(root / "morphology" / "unpaired" / "de_verb.tsv.xz", "wt") as file:
+        file.writelines(lines)
+    return root
+
+
+@pytest.fixture(scope="module")
+def experiment(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Inflection:
+    return Inflection("verb", data, tmp_path_factory.mktemp("work"), TINY, "cpu", jobs=1, say=lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def results(experiment: Inflection) -> dict:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inflection_experiment, "UNPAIRED", (0, 10))
+        patch.setattr(inflection_experiment, "PAIRS", (40,))
+        patch.setattr(inflection_experiment, "BACK_TRANSLATED", (10, 20))
+        return run_experiment(experiment)
+
+
+def test_every_row_of_the_paper_and_more(results: dict) -> None:
+    names = {(row["setting"], row["name"]) for row in results["rows"]}
+    assert {("paper", row.name) for row in ROWS} <= names
+    full = FULL_BETTER.name
+    further = ("one model for all types", "ensemble of the seeds", "density ratio", "back-translation")
+    assert {("strict", f"{full}, {x}") for x in (*further, "0 unpaired", "10 unpaired", "40 pairs")} <= names
+    assert len(names) == len(results["rows"])
+
+
+def test_figures_agree_with_each_other(results: dict) -> None:
+    for row in results["rows"]:
+        assert row["accuracy"] == pytest.approx(np.mean(list(row["seeds"].values())))
+        assert row["accuracy"] == pytest.approx(np.mean(list(row["types"].values())))
+        assert len(row["seeds"]) == (2 if row["deviation"] is not None else 1)
+        assert row["p"] is None or 0 < row["p"] <= 1
+    named = {(row["setting"], row["name"]): row for row in results["rows"]}
+    assert named["paper", "direct (bi)"]["p"] is None
+    tuned = [row for row in results["rows"] if "dev" in row]
+    assert {row["system"] for row in tuned} == {"direct+lm", "channel+lm", "direct+channel+lm"}
+    for setting in ("paper", "strict"):
+        smaller, larger = (named[setting, f"direct + {x}LM + bias (bi)"]["dev"] for x in ("", "channel + "))
+        assert larger["accuracy"] >= smaller["accuracy"]
+
+
+def test_strict_lists_hold_no_held_out_form(experiment: Inflection) -> None:
+    lists = experiment.unpaired()
+    held_out = {pair.form for splits in experiment.tables.values() for pair in splits.dev + splits.test}
+    assert all(set(forms) & held_out for forms in lists["paper"].values())
+    assert not any(set(forms) & held_out for forms in lists["strict"].values())
+
+
+def test_a_repeated_experiment_trains_nothing_anew(
+    experiment: Inflection, results: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inflection, "_train", lambda configs, say: pytest.fail("nothing is left to train"))
+    again = run_experiment(experiment, parts=["table"])
+    named = {(row["setting"], row["name"]): row["accuracy"] for row in results["rows"]}
+    assert all(named[row["setting"], row["name"]] == row["accuracy"] for row in again["rows"])
+
+
+def test_the_table_names_what_it_was_made_with(results: dict) -> None:
+    table = "\n".join(markdown(json.loads(json.dumps(results))))
+    assert f"noisychannel {results['noisychannel']}, torch {results['torch']}" in table
+    for row in results["rows"]:
+        assert f"| {row['setting']} | {row['name']} | {row['accuracy']:.2f}" in table
+    assert "97.15" in table, "the paper's own figure"
+
+
+def task(experiment: Inflection, seed: int, weights: Weights, n_best: int = 3) -> Task:
+    name = experiment.types[1]
+    models = tuple(
+        (role, experiment.run(run, name).path)
+        for role, run in (("direct", f"bi-{seed}"), ("channel", f"bi-{seed}"), ("lm", "lm-strict"))
+    )
+    inputs = tuple(pair.lemma for pair in experiment.tables[name].test[:6])
+    return Task(models, inputs, weights, SEARCH, n_best, all_terms=True)
+
+
+def test_an_ensemble_of_one_is_that_one(experiment: Inflection, results: dict) -> None:
+    alone = task(experiment, 1, Weights(1.0, 0.5, 0.5, 0.1))
+    assert ensemble([alone], "cpu") == [best[0].text for best in alone.do("cpu")]
+    assert ensemble([alone, alone], "cpu") == [best[0].text for best in alone.do("cpu")]
+
+
+def test_an_ensemble_chooses_by_the_sum(experiment: Inflection, results: dict) -> None:
+    members = [task(experiment, seed, Weights(1.0, 0.5, 0.5, 0.1)) for seed in (1, 2)]
+    found = [member.do("cpu") for member in members]
+    for n, chosen in enumerate(ensemble(members, "cpu")):
+        texts = {x.text: x.hypothesis.tokens for lists in found for x in lists[n]}
+        sums = {
+            text: sum(member.score([[tokens]] * 6, "cpu")[n][tokens].score for member in members)
+            for text, tokens in texts.items()
+        }
+        assert sums[chosen] == pytest.approx(max(sums.values()))
+
+
+def test_a_density_ratio_prefers_what_the_paired_outputs_did_not_teach(
+    experiment: Inflection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two outputs, alike but for the second language model: the right one is the one it finds improbable."""
+
+    def output(text: str, score: float) -> Output:
+        tokens = tuple(map(ord, text))
+        return Output(text, Hypothesis(tokens, score, -1.0, -1.0, -2.0, len(text) + 1, None, None, True))
+
+    monkeypatch.setattr(Task, "do", lambda self, device: [[output("ab", -4.0), output("cd", -4.0)]] * 2)
+
+    def by_paired(self: Task, outputs: object, device: str) -> list[dict[tuple[int, ...], Hypothesis]]:
+        both = {x.hypothesis.tokens: x.hypothesis for x in (output("ab", 0.0), output("cd", 0.0))}
+        return [
+            {tokens: replace(h, lm=-1.0 if tokens == (97, 98) else -5.0) for tokens, h in both.items()}
+            for _ in range(2)
+        ]
+
+    monkeypatch.setattr(Task, "score", by_paired)
+    some = task(experiment, 1, Weights(1.0, 1.0, 1.0, 0.0))
+    arguments = [some], [some], [Path("lm")], [["cd", "cd"]], SYSTEMS["direct+channel+lm"], "cpu"
+    outputs, notes = density_ratio(*arguments)
+    assert outputs == [["cd", "cd"]]
+    assert notes["ratio"] == reranking.RATIOS[0]
+    assert notes["dev accuracy on the lists"] == 100.0
+
+
+def test_back_translations_are_inputs_of_their_forms(experiment: Inflection, results: dict) -> None:
+    config = experiment.config("trained-1", ["channel"], experiment.write_pairs())
+    config.channel.dropout = 0.0
+    config.training.max_epochs, config.training.learning_rate = 40, 0.01
+    experiment.train([[config]])
+    name = experiment.types[1]
+    forms = [pair.form for pair in experiment.tables[name].test]
+    pairs = back_translate(experiment.run("trained-1", name).path, forms, "cpu")
+    assert pairs == back_translate(experiment.run("trained-1", name).path, forms, "cpu")
+    assert len(pairs) > 15
+    assert {form for _, form in pairs} <= set(forms)
+    assert all(set(lemma) <= set("abdeko") for lemma, _ in pairs)
+    assert sum(FORMS[name](lemma) == form for lemma, form in pairs) > 5, "many of them are the very inputs"
+
+
+def test_significance_draws_lemmas_not_items() -> None:
+    """All eight types of a lemma are one draw: the same gain is less certain than of as many lemmas."""
+
+    def measured(right: list[np.ndarray]) -> Measured:
+        return Measured(Row("x", "direct"), "paper", None, {}, {}, {1: right})
+
+    rng = np.random.default_rng(1)
+    base = [np.zeros(40) for _ in range(8)]
+    gain = (rng.random(40) < 0.15).astype(float)
+    better = measured([gain] * 8)
+    lemmas = [str(n % 40) for n in range(320)]
+    by_lemma = significance(better, measured(base), lemmas, samples=2000)
+    by_item = significance(better, measured(base), [str(n) for n in range(320)], samples=2000)
+    assert by_lemma > by_item
+    assert by_item < 0.01
+
+
+def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["reproduce", "inflection-adverbs"]) == 2
+    assert "unknown experiment 'inflection-adverbs'; there are inflection-nouns" in capsys.readouterr().err
+    assert main(["reproduce", "inflection-nouns", "--data", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "wiktionary-morphology-1.1" in error
