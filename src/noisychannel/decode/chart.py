@@ -135,7 +135,7 @@ def _speak(lm: SourceModel[Any], table: Table, rows_R: Tensor) -> tuple[Tensor, 
     """The language model's log p(next symbol) [R,V] after some prefixes of the table, and its states of these."""
     # Siblings stand together, so that equal parents do.
     parents, which = table.lm_parent[rows_R].unique_consecutive(return_inverse=True)
-    symbol_R = table.symbol[table.packing.sentence[rows_R], table.packing.slot[rows_R]]
+    symbol_R = table.packing.gather(table.symbol)[rows_R]
     next_RV, state = lm.step(symbol_R, table.lm_state.select(parents), which)
     return next_RV, state
 
@@ -171,8 +171,8 @@ def _score(
     """
     B, P, _ = table.objective.shape
     V = table.output_scores.shape[2]
-    proposed = proposals.score > -torch.inf
-    sentence = torch.arange(B, device=proposed.device)[:, None, None]
+    proposed = (proposals.score > -torch.inf).nonzero().unbind(1)
+    sentence, I = torch.arange(B, device=proposals.score.device)[:, None, None], proposals.score.shape[1]
     keys = ((sentence * P + proposals.prefix) * V + proposals.symbol)[proposed]
     if len(keys) == 0:
         return None
@@ -182,20 +182,19 @@ def _score(
     Q = int(count_B.max())
     rank = torch.arange(len(distinct), device=keys.device) - (count_B.cumsum(0) - count_B)[owner]
     slot, symbol = (torch.zeros(B, Q, dtype=torch.long, device=keys.device) for _ in range(2))
-    filled = torch.zeros(B, Q, dtype=torch.bool, device=keys.device)
-    slot[owner, rank], symbol[owner, rank], filled[owner, rank] = distinct // V % P, distinct % V, True
-    packing = Packing.of(filled)
+    slot[owner, rank], symbol[owner, rank] = distinct // V % P, distinct % V
+    packing = Packing.at(owner, rank, slot.shape)
     place = torch.full_like(proposals.prefix, -1)
     place[proposed] = rank[which]
     prefixes, family = (distinct // V).unique_consecutive(return_inverse=True)
     rows = table.packing.row.flatten()[prefixes]
 
     # log q of the extension in every cell, not only where it was proposed.
-    word_BQI = sentences.direct.words.scores.gather(2, symbol[:, None].expand(-1, proposed.shape[1], -1)).mT
+    word_BQI = sentences.direct.words.scores.gather(2, symbol[:, None].expand(-1, I, -1)).mT
     word_BQ = table.output_scores[sentence[:, :, 0], slot, symbol]
-    norm_BQI = normaliser_BIP.gather(2, slot[:, None].expand(-1, proposed.shape[1], -1)).mT
+    norm_BQI = normaliser_BIP.gather(2, slot[:, None].expand(-1, I, -1)).mT
     direct = _rows(reach_direct, slot) + (word_BQI + word_BQ[:, :, None] - norm_BQI).double()
-    direct = direct.masked_fill(~filled[:, :, None], -torch.inf)
+    direct = direct.masked_fill(~packing.filled[:, :, None], -torch.inf)
 
     lm = lm_state = None
     if models.lm is not None and table.lm is not None:
@@ -247,10 +246,10 @@ def _next_table(models: Models, table: Table, candidates: Candidates, objective_
     picked = alive.byte().argsort(dim=1, descending=True, stable=True)[:, :P]
     packing = Packing.of(torch.arange(P, device=picked.device) < count_B[:, None])
     parent, symbol = candidates.slot.gather(1, picked), candidates.symbol.gather(1, picked)
-    own = candidates.packing.row.gather(1, picked)[packing.filled]
+    own = packing.gather(candidates.packing.row.gather(1, picked))
     extended = candidates.family[own]
     output, direct_state = models.direct.step_outputs(
-        symbol[packing.filled], table.direct_state.select(candidates.rows), extended
+        packing.gather(symbol), table.direct_state.select(candidates.rows), extended
     )
     return Table(
         objective=_rows(objective_BQI, picked),

@@ -58,8 +58,7 @@ def search(models: Models, settings: Settings, sentences: Sentences, n_best: int
         if table is None:
             break
         steps.append((rows, table.parent, table.symbol))
-        going = table.packing.filled.any(1)
-        partial.put(rows[going], best_partial(sentences, table, length - 1).select(going))
+        partial.put(rows, best_partial(sentences, table, length - 1).where_any(partial.select(rows)))
         table, found = step(models, settings, sentences, table, found, length)
         answers.put(rows, found)
         if table is not None:

@@ -7,6 +7,7 @@ answers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,9 +38,20 @@ class Packing(NamedTuple):
     @staticmethod
     def of(filled_BP: Tensor) -> Packing:
         sentence, slot = filled_BP.nonzero().unbind(1)
-        row = torch.zeros_like(filled_BP, dtype=torch.long)
-        row[sentence, slot] = torch.arange(len(sentence), device=row.device)
-        return Packing(sentence, slot, row, filled_BP)
+        return Packing.at(sentence, slot, filled_BP.shape)
+
+    @staticmethod
+    def at(sentence_N: Tensor, slot_N: Tensor, shape: Sequence[int]) -> Packing:
+        """The N slots that are filled, in their order."""
+        row = torch.zeros(*shape, dtype=torch.long, device=slot_N.device)
+        row[sentence_N, slot_N] = torch.arange(len(slot_N), device=row.device)
+        filled = torch.zeros_like(row, dtype=torch.bool)
+        filled[sentence_N, slot_N] = True
+        return Packing(sentence_N, slot_N, row, filled)
+
+    def gather(self, x_BP: Tensor) -> Tensor:
+        """[B,P,...] -> [N,...]: what is in the slots that are filled."""
+        return x_BP[self.sentence, self.slot]
 
     def spread(self, x: Tensor) -> Tensor:
         """[N,...] -> [B,P,...], zero where nothing is."""
@@ -246,6 +258,11 @@ class Answers(NamedTuple):
 
     def select(self, rows: Tensor) -> Answers:
         return Answers(*(x[rows] for x in self))
+
+    def where_any(self, other: Answers) -> Answers:
+        """These answers in the sentences that have one, and the others elsewhere."""
+        any_B1 = (self.score > -torch.inf).any(1, keepdim=True)
+        return Answers(*(torch.where(any_B1, mine, theirs) for mine, theirs in zip(self, other, strict=True)))
 
     def put(self, rows: Tensor, other: Answers) -> None:
         """Overwrite those of the sentences ``rows``."""
