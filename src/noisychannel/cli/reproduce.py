@@ -12,7 +12,7 @@ from noisychannel.atomic import write_text
 from noisychannel.cli.options import parse_options
 from noisychannel.errors import BadInputError
 from noisychannel.reproduce.inflection import FULL, QUICK, Inflection, Part
-from noisychannel.reproduce.inflection_experiment import PARTS, ExperimentPart, run_experiment
+from noisychannel.reproduce.inflection_experiment import PARTS, QUICK_PARTS, ExperimentPart, run_experiment
 from noisychannel.reproduce.inflection_report import markdown
 
 USAGE = """usage: noisychannel reproduce EXPERIMENT [--quick] [--data DIR] [--work DIR] [--results DIR]
@@ -41,7 +41,7 @@ class ReproduceOptions:
         work: Where files and models go; runs/EXPERIMENT where not given.
         results: Where the results go, as JSON and Markdown; into the work directory where not given.
         quick: Two types, few pairs, small models: shows that everything works.
-        parts: Which parts: the paper's table, further systems, and learning curves.
+        parts: Which parts: the paper's table, further systems, learning curves; all where not given (quick: the table).
         jobs: Processes at a time; chosen for the machine where not given.
         device: auto takes a GPU where there is one.
     """
@@ -51,7 +51,7 @@ class ReproduceOptions:
     work: str | None = None
     results: str | None = None
     quick: bool = False
-    parts: list[ExperimentPart] = field(default_factory=lambda: list(PARTS))
+    parts: list[ExperimentPart] = field(default_factory=list)
     jobs: int | None = None
     device: str = "auto"
 
@@ -68,7 +68,7 @@ def run(words: list[str]) -> int:
     experiment = Inflection(
         part, data, work, QUICK if options.quick else FULL[part], options.device, options.jobs, _say
     )
-    results = run_experiment(experiment, options.parts)
+    results = run_experiment(experiment, options.parts or (QUICK_PARTS if options.quick else PARTS))
     directory = Path(options.results) if options.results else work
     directory.mkdir(parents=True, exist_ok=True)
     write_text(directory / f"{name}.json", json.dumps(results, ensure_ascii=False, indent=1) + "\n")

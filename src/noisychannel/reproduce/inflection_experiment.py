@@ -16,6 +16,7 @@ from noisychannel.reproduce.tasks import back_translate
 ExperimentPart = Literal["table", "further", "curves"]
 PARTS: tuple[ExperimentPart, ...] = ("table", "further", "curves")
 """The paper's table, rows beyond it, and learning curves."""
+QUICK_PARTS: tuple[ExperimentPart, ...] = ("table",)
 UNPAIRED = (0, 1_000, 10_000)
 PAIRS = (100, 500)
 """Of the learning curves, in the strict setting; all of both is a row of the table."""
