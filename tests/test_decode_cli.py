@@ -17,6 +17,7 @@ from noisychannel import NoisyChannel, Weights
 from noisychannel.cli.decode import parse_weights
 from noisychannel.cli.main import main
 from noisychannel.errors import BadInputError
+from noisychannel.runs import RunDirectory
 from noisychannel.training.parse import dump_config
 from noisychannel.weights import SearchSettings
 from toys import double_vowels, toy_config, write_pairs
@@ -180,6 +181,30 @@ def test_features_reach_the_channel_before_the_output(tmp_path: Path) -> None:
     (record,) = json.loads(done.stdout)["hypotheses"]
     (given,) = model.rerank("abe", ["aabee"], features=("V", "PST"))
     assert record["channel"] == pytest.approx(given.hypothesis.channel, abs=1e-4)
+
+
+@pytest.mark.parametrize("features", [(), ("V", "PST")])
+def test_a_search_asks_the_models_what_they_were_trained_to_answer(features: tuple[str, ...], tmp_path: Path) -> None:
+    """The terms of the dev pairs, as decoding computes them, are those of the dev perplexities."""
+    config = toy_config(tmp_path, models=("direct", "channel", "lm"), max_epochs=2, longest=4)
+    if features:
+        for split in ("train", "dev"):
+            file = Path(getattr(config.data, split)[0])
+            file.write_text("".join(f"{line}\t{';'.join(features)}\n" for line in file.read_text().splitlines()))
+        config.data.columns = "sigmorphon2017"
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    assert main(["train", str(tmp_path / "config.yaml")]) == 0
+    model = NoisyChannel.load(config.run_dir, weights=Weights(1.0, 1.0, 1.0), search=SearchSettings(search="marginal"))
+    run = RunDirectory(Path(config.run_dir))
+    lost, symbols = dict.fromkeys(("direct", "channel", "lm"), 0.0), dict.fromkeys(("direct", "channel", "lm"), 0)
+    for line in Path(config.data.dev[0]).read_text().splitlines():
+        x, y = line.split("\t")[:2]
+        (found,) = model.rerank(x, [y], features)
+        for role in lost:
+            lost[role] -= getattr(found.hypothesis, role)
+            symbols[role] += len(x) + len(features) + 1 if role == "channel" else len(y) + 1
+    for role, total in lost.items():
+        assert math.exp(total / symbols[role]) == pytest.approx(run.dev_perplexity(role), rel=1e-3), role
 
 
 def test_several_references(trained: Path, tmp_path: Path, capsys) -> None:

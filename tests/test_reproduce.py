@@ -23,6 +23,7 @@ from noisychannel.reproduce.inflection_report import markdown
 from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, Measured, Row, significance
 from noisychannel.reproduce.reranking import density_ratio, ensemble
 from noisychannel.reproduce.tasks import Task, back_translate
+from noisychannel.reproduce.wiktionary import Wiktionary
 from noisychannel.training.config import ModelConfig
 from noisychannel.tuning import SYSTEMS
 from noisychannel.weights import SearchSettings
@@ -67,7 +68,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def experiment(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Inflection:
-    return Inflection("verb", data, tmp_path_factory.mktemp("work"), TINY, "cpu", jobs=1, say=lambda line: None)
+    return Wiktionary("verb", data, tmp_path_factory.mktemp("work"), TINY, "cpu", jobs=1, say=lambda line: None)
 
 
 @pytest.fixture(scope="module")

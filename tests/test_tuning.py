@@ -413,3 +413,22 @@ def test_weights_and_lists_that_do_not_fit_are_refused() -> None:
         tune(FULL, lambda weights: world.decode(weights)[:-1], world.pool())
     with pytest.raises(ValueError, match="at least one development sentence"):
         CandidatePool(make_metric("accuracy"), [], words)
+
+
+def test_a_step_that_leads_astray_is_followed_by_smaller_ones() -> None:
+    """The pool promises everything for channel weights that the search cannot follow: it finds nothing beyond 4."""
+    right, wrong = hypothesis_of([7], [-3, -1, -1, 2]), hypothesis_of([5], [-1, -2, -1, 2])  # right beyond 2
+    later, earlier = hypothesis_of([8], [-7, -1, -1, 2]), hypothesis_of([6], [-1, -2, -1, 2])  # right beyond 6
+    lost = hypothesis_of([9], [-30, -30, -30, 2])
+
+    def decode(weights: Weights) -> list[list[Hypothesis]]:
+        if weights.channel > 4:
+            return [[lost], [lost]]
+        return [[right, wrong] if weights.channel > 2 else [wrong, right], [earlier, later]]
+
+    tuned = tune(FULL, decode, accuracy_pool("7", "8"), iterations=6)
+    assert tuned.dev_score == 50
+    assert 2 < tuned.weights.channel <= 4
+    promised = [step for step in tuned.history if step.pool_score == 100]
+    assert promised, "the pool promised both"
+    assert promised[0].decoded_score == 0

@@ -5,30 +5,57 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from noisychannel.atomic import write_text
 from noisychannel.cli.options import parse_options
 from noisychannel.errors import BadInputError
-from noisychannel.reproduce.inflection import FULL, QUICK, Inflection, Part
-from noisychannel.reproduce.inflection_experiment import PARTS, QUICK_PARTS, ExperimentPart, run_experiment
+from noisychannel.reproduce import sigmorphon, wiktionary
+from noisychannel.reproduce.inflection import ExperimentPart, Inflection, Scale
+from noisychannel.reproduce.inflection_experiment import QUICK_PARTS, run_experiment
 from noisychannel.reproduce.inflection_report import markdown
+from noisychannel.reproduce.sigmorphon import Sigmorphon
+from noisychannel.reproduce.wiktionary import Wiktionary
 
 USAGE = """usage: noisychannel reproduce EXPERIMENT [--quick] [--data DIR] [--work DIR] [--results DIR]
 
-The experiments are inflection-nouns and inflection-verbs: train, tune and test every system of the paper's inflection
-experiment (The Neural Noisy Channel, Figure 1) and more, and write one table. Whatever is finished is kept in the work
-directory, and a repeated command goes on from there. On a GPU the whole takes some minutes; --quick does a small part
-of it in a few minutes on two cores.
+Train, tune and test every system of the paper's inflection experiment (The Neural Noisy Channel, Figure 1) and more,
+and write one table. The experiments:
 
-The data: a folder with morphology/durrett2013 and morphology/unpaired; see docs/experiments/inflection.md.
+  inflection-nouns, inflection-verbs
+      the paper's data, German Wiktionary tables: one set of models for each type
+  inflection-sigmorphon2017, inflection-sigmorphon2023
+      German of the shared tasks (2017: the medium training set): one model for all, with the tags as its features
+
+Whatever is finished is kept in the work directory, and a repeated command goes on from there. On a GPU the whole takes
+some minutes; --quick does a small part of it in a few minutes on two cores.
+
+The data: a folder with morphology/unpaired, and morphology/durrett2013, morphology/sigmorphon2017 or
+morphology/sigmorphon2023; see docs/experiments/inflection.md.
 
 example:
   noisychannel reproduce inflection-nouns --quick --data data
 """
 
-EXPERIMENTS: dict[str, Part] = {"inflection-nouns": "noun", "inflection-verbs": "verb"}
+
+class Experiment(NamedTuple):
+    """What the name of an experiment stands for."""
+
+    of: Callable[..., Inflection]
+    full: Scale
+    quick: Scale
+
+
+EXPERIMENTS = {
+    "inflection-nouns": Experiment(partial(Wiktionary, "noun"), wiktionary.FULL["noun"], wiktionary.QUICK),
+    "inflection-verbs": Experiment(partial(Wiktionary, "verb"), wiktionary.FULL["verb"], wiktionary.QUICK),
+    "inflection-sigmorphon2017": Experiment(partial(Sigmorphon, 2017), sigmorphon.FULL[2017], sigmorphon.QUICK),
+    "inflection-sigmorphon2023": Experiment(partial(Sigmorphon, 2023), sigmorphon.FULL[2023], sigmorphon.QUICK),
+}
 
 
 @dataclass(kw_only=True)
@@ -36,12 +63,13 @@ class ReproduceOptions:
     """Options of reproduce.
 
     Args:
-        experiment: inflection-nouns or inflection-verbs.
+        experiment: inflection-nouns, inflection-verbs, inflection-sigmorphon2017 or inflection-sigmorphon2023.
         data: The folder of the data; the environment variable NOISYCHANNEL_DATA, else ../shared/data, where not given.
         work: Where files and models go; runs/EXPERIMENT where not given.
         results: Where the results go, as JSON and Markdown; into the work directory where not given.
-        quick: Two types, few pairs, small models: shows that everything works.
-        parts: Which parts: the paper's table, further systems, learning curves; all where not given (quick: the table).
+        quick: Few pairs (of two types), small models: shows that everything works.
+        parts: Which parts: the paper's table, further systems, learning curves (the last two not for sigmorphon); all
+            where not given (quick: the table).
         jobs: Processes at a time; chosen for the machine where not given.
         device: auto takes a GPU where there is one.
     """
@@ -64,11 +92,10 @@ def run(words: list[str]) -> int:
     name = options.experiment + ("-quick" if options.quick else "")
     data = Path(options.data or os.environ.get("NOISYCHANNEL_DATA") or "../shared/data")
     work = Path(options.work or f"runs/{name}")
-    part = EXPERIMENTS[options.experiment]
-    experiment = Inflection(
-        part, data, work, QUICK if options.quick else FULL[part], options.device, options.jobs, _say
-    )
-    results = run_experiment(experiment, options.parts or (QUICK_PARTS if options.quick else PARTS))
+    chosen = EXPERIMENTS[options.experiment]
+    scale = chosen.quick if options.quick else chosen.full
+    experiment = chosen.of(data, work, scale, options.device, options.jobs, _say)
+    results = run_experiment(experiment, options.parts or (QUICK_PARTS if options.quick else None))
     directory = Path(options.results) if options.results else work
     directory.mkdir(parents=True, exist_ok=True)
     write_text(directory / f"{name}.json", json.dumps(results, ensure_ascii=False, indent=1) + "\n")

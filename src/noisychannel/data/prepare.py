@@ -1,8 +1,9 @@
 """From a configuration to vocabularies and corpora, in two passes over the files and bounded memory.
 
 The first pass counts symbols (or trains subwords) for each group; the second writes ids. Both sides' vocabularies
-hold the feature symbols, because a feature stands before whatever a model is conditioned on: before x for the direct
-model, before y for the channel.
+hold the feature symbols: features stand before x for the direct model, and for the channel before both y, which it
+reads, and x, which it writes. (It writes the input as the direct model reads it: the search asks for it position by
+position. Features it has just read are easily written.)
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from noisychannel.symbols import UNK
 Split = Literal["train", "dev", "unpaired"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "unpaired")
 PAIRED: tuple[Split, ...] = ("train", "dev")
-SEQUENCES = ("inputs", "outputs", "tagged_inputs", "tagged_outputs", "all_outputs")
+SEQUENCES = ("tagged_inputs", "outputs", "tagged_outputs", "all_outputs")
 """What is stored of train and dev; ``all_outputs`` of train holds the unpaired outputs too."""
 
 
@@ -100,19 +101,16 @@ class Prepared:
 def open_corpus(directory: Path, role: str, split: Literal["train", "dev"]) -> Corpus:
     """What the model of a role reads and writes; the channel's corpus is the pairs swapped."""
 
-    def tagged(side: str) -> Sequences:
-        return Sequences.open(directory / f"{split}.tagged_{side}")
-
-    def plain(side: str) -> Sequences:
-        return Sequences.open(directory / f"{split}.{side}")
+    def opened(name: str) -> Sequences:
+        return Sequences.open(directory / f"{split}.{name}")
 
     match role:
         case "lm":
-            return Corpus(None, plain("all_outputs"))
+            return Corpus(None, opened("all_outputs"))
         case "channel":
-            return Corpus(tagged("outputs"), plain("inputs"))
+            return Corpus(opened("tagged_outputs"), opened("tagged_inputs"))
         case _:
-            return Corpus(tagged("inputs"), plain("outputs"))
+            return Corpus(opened("tagged_inputs"), opened("outputs"))
 
 
 class DataSource:
@@ -278,7 +276,6 @@ def _encode_row(row: Row, prepared: Prepared, too_long: str, counts: Counts) -> 
         if UNK in ids:
             counts.unknown.update(name for name, i in zip(names, ids, strict=False) if i == UNK)
     return {
-        "inputs": inputs,
         "outputs": outputs,
         "all_outputs": outputs,
         "tagged_inputs": input_tags + inputs,

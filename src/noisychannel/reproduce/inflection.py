@@ -1,44 +1,37 @@
-"""The paper's inflection experiment: its data as files, its models as runs, one set of models for each type.
+"""An inflection experiment: its data as files, its models as runs.
 
     work/data/…             the pairs and the unpaired lists, as ``noisychannel train`` reads them
     work/runs/bi-1, uni-1   seed 1: direct model (reading both ways, or one), and the channel
     work/runs/lm-paper      the language models of a setting
-    work/runs/joint-1       one model for all types, which are its features
 
-All runs share the vocabularies of the joint one, so that their models can be mixed. Whatever is finished in ``work``
-is left alone, so an experiment that was interrupted goes on when it is repeated.
+A run has one set of models for each type, or one for all, with the tags as features. All runs share the vocabularies of
+one of the latter, so that their models can be mixed. Whatever is finished in ``work`` is left alone, so an experiment
+that was interrupted goes on when it is repeated.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from noisychannel.atomic import write_text
 from noisychannel.data.prepare import DataConfig
-from noisychannel.reproduce.inflection_data import (
-    Splits,
-    german_noun_paradigms,
-    held_out_paradigms,
-    read_unpaired,
-    read_wiktionary,
-    some,
-    without_lemmas,
-)
+from noisychannel.reproduce.inflection_data import Splits, TaggedPair, some
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import ModelConfig, Role, RunConfig, TrainingConfig
 from noisychannel.training.run import Say, prepare_run, train_runs
 from noisychannel.training.world import choose_device
 from noisychannel.weights import SearchSettings
 
-Part = Literal["noun", "verb"]
 Setting = Literal["paper", "strict"]
-SETTINGS: tuple[Setting, ...] = ("paper", "strict")
+"""Unpaired lists as they are, or without any form of a dev or test lemma."""
+ExperimentPart = Literal["table", "further", "curves"]
+"""The paper's table, rows beyond it, and learning curves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +55,7 @@ class Scale:
     )
     """With the paper's size and rate; how long it is trained depends on how many forms there are."""
     lm_updates: int = 10_000
-    """At most."""
+    """At most, but one epoch at least."""
     better_lm_rate: float = 1e-3
     better_lm_updates: int = 4_000
     """A rate at which the language model learns better, and faster."""
@@ -75,51 +68,42 @@ class Scale:
     """Of tuning."""
 
 
-FULL: dict[Part, Scale] = {"noun": Scale(), "verb": Scale(tuned_on=100)}
-"""There are more verb types, and so enough items to tune on."""
-QUICK = Scale(
-    types=2,
-    pairs=500,
-    held_out=100,
-    unpaired=5000,
-    seeds=(1,),
-    hidden_size=96,
-    epochs=25,
-    lm=ModelConfig(hidden_size=128, num_layers=1, dropout=0.2, learning_rate=1e-3, batch_size=64),
-    lm_updates=600,
-    better_lm_updates=600,
-    search=SearchSettings(k1=10, k2=5, max_growth=8),
-    tuning=SearchSettings(k1=10, k2=5, max_growth=8),
-    iterations=2,
-)
-"""A few minutes on two cores. Its figures say that everything works, and nothing else."""
+class Inflection(ABC):
+    """The data and the runs of one experiment."""
 
-
-class Inflection:
-    """The data and the runs of one part of speech."""
+    name: str
+    parts: tuple[ExperimentPart, ...]
+    """Those it has."""
+    separator: str
+    """Of tags."""
+    vocabularies: str
+    """The run whose vocabularies all runs share; it has no groups."""
 
     def __init__(
         self,
-        part: Part,
-        data: Path,
+        tables: Mapping[str, Splits[TaggedPair]],
         work: Path,
         scale: Scale,
         device: str = "auto",
         jobs: int | None = None,
         say: Say = print,
     ) -> None:
-        self.part, self.work, self.scale, self.device, self.jobs, self.say = part, work, scale, device, jobs, say
-        morphology = data / "morphology"
-        tables = read_wiktionary(morphology, part)
+        """``tables``: the items of each type; accuracy is the mean over types."""
+        self.work, self.scale, self.device, self.jobs, self.say = work, scale, device, jobs, say
         self.tables = {
-            name: Splits(
-                some(splits.train, scale.pairs, seed=1),
-                splits.dev[: scale.held_out],
-                splits.test[: scale.held_out],
+            type_: Splits(
+                some(splits.train, scale.pairs, seed=1), splits.dev[: scale.held_out], splits.test[: scale.held_out]
             )
-            for name, splits in list(tables.items())[-(scale.types or 0) :]
+            for type_, splits in tables.items()
         }
-        self._morphology = morphology
+
+    @abstractmethod
+    def lists(self) -> Mapping[Setting, Mapping[str, list[str]]]:
+        """All unpaired forms of each type."""
+
+    @abstractmethod
+    def grouped(self, name: str) -> bool:
+        """Whether a run has models for each type; else it has one for all, with the tags as features."""
 
     def __getstate__(self) -> dict[str, object]:
         """For processes that measure: what is said is said by the one that waits for them."""
@@ -130,16 +114,16 @@ class Inflection:
         return list(self.tables)
 
     def unpaired(self) -> dict[Setting, dict[str, list[str]]]:
-        """The forms of each type: as they are, and without any form of a dev or test lemma."""
+        """The unpaired forms of each type, as many as the scale allows."""
         return {
             setting: {name: _at_most(forms[name], self.scale.unpaired) for name in self.types}
-            for setting, forms in _unpaired(self._morphology, self.part).items()
+            for setting, forms in self.lists().items()
         }
 
     def run(self, name: str, type_: str = "") -> RunDirectory:
         """A run of the experiment, or that of one of its types."""
         run = RunDirectory(self.work / "runs" / name)
-        return run if name.startswith("joint-") else run.group(type_)
+        return run.group(type_) if self.grouped(name) else run
 
     def lm(self, lists: Mapping[str, Sequence[str]], better: bool = False) -> ModelConfig:
         """The language model for unpaired lists: as many epochs as the updates allow it."""
@@ -152,15 +136,13 @@ class Inflection:
 
     # --- files
 
-    def write_pairs(
-        self, name: str = "", train: Mapping[str, Sequence[tuple[str, str]]] | None = None
-    ) -> dict[str, str]:
+    def write_pairs(self, name: str = "", train: Mapping[str, Sequence[TaggedPair]] | None = None) -> dict[str, str]:
         """The train and dev files; with other training pairs of each type, where given."""
         files = {split: str(self.work / "data" / f"{split}{name}.tsv") for split in ("train", "dev")}
         for split, file in files.items():
             rows = {type_: getattr(splits, split) for type_, splits in self.tables.items()}
             pairs = train if train is not None and split == "train" else rows
-            _write(Path(file), [f"{x}\t{y}\t{type_}" for type_, pairs_ in pairs.items() for x, y in pairs_])
+            _write(Path(file), ["\t".join(pair) for of_type in pairs.values() for pair in of_type])
         return files
 
     def write_unpaired(self, name: str, lists: Mapping[str, Sequence[str]]) -> str:
@@ -183,7 +165,7 @@ class Inflection:
         hidden_size: int | None = None,
     ) -> RunConfig:
         """A run with the paper's sizes, dropout and learning rates, unless told otherwise."""
-        scale, joint = self.scale, name.startswith("joint-")
+        scale = self.scale
         model = ModelConfig(hidden_size=hidden_size or scale.hidden_size, dropout=0.5)
         both = replace(model, bidirectional=bidirectional)
         return RunConfig(
@@ -195,11 +177,11 @@ class Inflection:
             data=DataConfig(
                 train=[files["train"]],
                 dev=[files["dev"]],
-                columns="input,output,features" if joint else "input,output,group",
-                feature_separator=":",
+                columns="input,output,group" if self.grouped(name) else "input,output,features",
+                feature_separator=self.separator,
                 unpaired=[unpaired] if unpaired else [],
                 unpaired_columns="group,output",
-                vocabularies=None if name == VOCABULARIES else str(self.work / "runs" / VOCABULARIES),
+                vocabularies=None if name == self.vocabularies else str(self.work / "runs" / self.vocabularies),
             ),
             direct=both,
             channel=model,
@@ -226,20 +208,17 @@ class Inflection:
                 for line in lines:
                     self.say(line)
 
-    def prepare(self, config: RunConfig) -> None:
-        """Make the run whose vocabularies the others share."""
-        if not (Path(config.run_dir) / "run.json").exists():
-            prepare_run(config, self.say)
+    def prepare(self, configs: Sequence[RunConfig]) -> None:
+        """Make, of these, the run whose vocabularies the others share."""
+        for config in configs:
+            if config.data.vocabularies is None and not (Path(config.run_dir) / "run.json").exists():
+                prepare_run(config, self.say)
 
     def _finished(self, config: RunConfig) -> bool:
         run = RunDirectory(Path(config.run_dir))
         if not (run.path / "run.json").exists():
             return False
         return all(self.run(run.path.name, type_).finished(role) for type_ in self.types for role in config.models)
-
-
-VOCABULARIES = "joint-1"
-"""The run whose vocabularies all runs share."""
 
 
 def _train(configs: Sequence[RunConfig], say: Callable[[str], object]) -> None:
@@ -254,14 +233,6 @@ def _train_quietly(configs: Sequence[RunConfig]) -> list[str]:
     lines: list[str] = []
     _train(configs, lines.append)
     return lines
-
-
-@cache
-def _unpaired(morphology: Path, part: Part) -> dict[Setting, dict[str, list[str]]]:
-    lists = read_unpaired(morphology / "unpaired" / f"de_{part}.tsv")
-    gold = held_out_paradigms(read_wiktionary(morphology, part))
-    paradigms = [gold, *([german_noun_paradigms()] if part == "noun" else [])]
-    return {"paper": lists, "strict": without_lemmas(lists, gold, *paradigms)}
 
 
 def _at_most(forms: list[str], n: int | None) -> list[str]:

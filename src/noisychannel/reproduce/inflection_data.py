@@ -42,12 +42,12 @@ class Pair(NamedTuple):
 
 
 class TaggedPair(NamedTuple):
-    """One item of a SIGMORPHON task, where one model inflects for all types."""
+    """One item with its type, for a model that inflects for all types."""
 
     lemma: str
     form: str
     tags: str
-    """As in the file, such as ``N;ACC;PL`` (2017) or ``N;ACC(PL)`` (2023)."""
+    """As in the file: ``N;ACC;PL`` (SIGMORPHON 2017), ``N;ACC(PL)`` (2023), ``case=accusative:number=plural``."""
 
 
 class Splits(NamedTuple, Generic[T]):
@@ -140,12 +140,12 @@ def read_unpaired(file: Path, sources: Collection[str] | None = None) -> dict[st
     return {attributes: list(forms) for attributes, forms in types.items()}
 
 
-def held_out_paradigms(tables: Mapping[str, Splits[Pair]]) -> dict[str, set[str]]:
+def held_out_paradigms(tables: Mapping[str, Splits[Pair]] | Mapping[str, Splits[TaggedPair]]) -> dict[str, set[str]]:
     """Lemma to forms of all types, for the dev and test lemmas of the gold tables."""
     paradigms: dict[str, set[str]] = {}
     for splits in tables.values():
-        for lemma, form in splits.dev + splits.test:
-            paradigms.setdefault(lemma, set()).add(form)
+        for pair in (*splits.dev, *splits.test):
+            paradigms.setdefault(pair.lemma, set()).add(pair.form)
     return paradigms
 
 

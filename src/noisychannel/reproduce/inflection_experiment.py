@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-from noisychannel.reproduce.inflection import Inflection, Setting
-from noisychannel.reproduce.inflection_data import some
+from noisychannel.errors import BadInputError
+from noisychannel.reproduce.inflection import ExperimentPart, Inflection, Setting
+from noisychannel.reproduce.inflection_data import TaggedPair, some
 from noisychannel.reproduce.inflection_report import to_json
 from noisychannel.reproduce.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, Row, measure
 from noisychannel.reproduce.tasks import back_translate
 
-ExperimentPart = Literal["table", "further", "curves"]
-PARTS: tuple[ExperimentPart, ...] = ("table", "further", "curves")
-"""The paper's table, rows beyond it, and learning curves."""
 QUICK_PARTS: tuple[ExperimentPart, ...] = ("table",)
 UNPAIRED = (0, 1_000, 10_000)
 PAIRS = (100, 500)
@@ -24,8 +22,12 @@ BACK_TRANSLATED = (4_000, 16_000)
 """Forms of each type; the better amount is chosen on dev."""
 
 
-def run_experiment(experiment: Inflection, parts: Collection[ExperimentPart] = PARTS) -> dict[str, Any]:
-    """The results, as they are kept."""
+def run_experiment(experiment: Inflection, parts: Collection[ExperimentPart] | None = None) -> dict[str, Any]:
+    """The results, as they are kept; of all parts that the experiment has where none is named."""
+    parts = experiment.parts if parts is None else parts
+    for part in parts:
+        if part not in experiment.parts:
+            raise BadInputError(f"{experiment.name} has no part {part!r}; ask for {', '.join(experiment.parts)}")
     seconds: dict[str, float] = {}
     began = time.monotonic()
 
@@ -77,14 +79,15 @@ def curve_rows(experiment: Inflection) -> list[tuple[Row, Setting]]:
 
 
 def train(experiment: Inflection, parts: Collection[ExperimentPart]) -> None:
-    """The models of the rows, in runs that share the vocabularies of the joint one."""
+    """The models of the rows, in runs that share the vocabularies of one."""
     seeds, files, unpaired = experiment.scale.seeds, experiment.write_pairs(), experiment.unpaired()
     joint = experiment.config(
         "joint-1", ["direct", "channel"], files, batch_size=64, hidden_size=2 * experiment.scale.hidden_size
     )
-    experiment.prepare(joint)
+    both_ways = [experiment.config(f"bi-{seed}", ["direct", "channel"], files, seed) for seed in seeds]
+    experiment.prepare([joint, *both_ways])
     groups = [
-        [experiment.config(f"bi-{seed}", ["direct", "channel"], files, seed) for seed in seeds],
+        both_ways,
         [experiment.config("uni-1", ["direct"], files, bidirectional=False)],
         [experiment.config("attention-1", ["attention"], files)],
     ]
@@ -115,11 +118,11 @@ def train_on_back_translations(experiment: Inflection) -> str:
     seed = experiment.scale.seeds[0]
     configs = []
     for n in BACK_TRANSLATED:
-        pairs: dict[str, list[tuple[str, str]]] = {}
+        pairs: dict[str, list[TaggedPair]] = {}
         for name, splits in experiment.tables.items():
             forms = some(lists[name], min(n, len(lists[name])), seed=1)
             drawn = back_translate(experiment.run(f"bi-{seed}", name).path, forms, experiment.device)
-            pairs[name] = [*splits.train, *drawn]
+            pairs[name] = [*splits.train, *(TaggedPair(lemma, form, name) for lemma, form in drawn)]
         files = experiment.write_pairs(f"-bt-{n}", pairs)
         configs.append(experiment.config(f"bt-{n}-{seed}", ["direct"], files, seed, batch_size=64))
     experiment.train([[config] for config in configs])

@@ -22,7 +22,7 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.metrics import FloatArray, make_metric
 from noisychannel.reproduce.inflection import Inflection, Setting
-from noisychannel.reproduce.inflection_data import Pair
+from noisychannel.reproduce.inflection_data import TaggedPair
 from noisychannel.reproduce.reranking import density_ratio, ensemble
 from noisychannel.reproduce.tasks import Task
 from noisychannel.significance import paired_bootstrap
@@ -219,9 +219,10 @@ def tasks(
     found = []
     for type_, splits in experiment.tables.items():
         models = tuple((role, experiment.run(run, type_).path) for role, run in roles)
-        pairs: list[Pair] = getattr(splits, split)
+        pairs: list[TaggedPair] = getattr(splits, split)
         inputs = tuple(pair.lemma for pair in pairs)
-        features = tuple(type_.split(":")) if row.direct == "joint" else ()
+        grouped = experiment.grouped(roles[0][1])
+        features = () if grouped else tuple(tuple(pair.tags.split(experiment.separator)) for pair in pairs)
         found.append(Task(models, inputs, weights, search, n_best, features, all_terms=n_best > 1))
     return found
 
@@ -242,11 +243,10 @@ def tune_row(experiment: Inflection, row: Row, setting: Setting, known: Sequence
     @cache
     def decode(weights: Weights) -> list[list[Hypothesis]]:
         todo = tasks(experiment, row, setting, scale.seeds[0], "dev", weights, scale.tuning, n_best=10)
-        todo = [replace(task, inputs=task.inputs[: scale.tuned_on]) for task in todo]
         return [
             [replace(output.hypothesis, tokens=tuple(map(ord, output.text))) for output in best]
             for task in todo
-            for best in task.do(experiment.device)
+            for best in task.first(scale.tuned_on).do(experiment.device)
         ]
 
     smaller = [tuned.weights for tuned in known if system.contains(SYSTEMS[tuned.system])]

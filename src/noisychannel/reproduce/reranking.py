@@ -1,4 +1,4 @@
-"""Choosing among the best outputs of a search by more than it knew: other seeds' models, or another language model."""
+"""Choosing among what searches found by more than they knew: other weights, other seeds, another language model."""
 
 from __future__ import annotations
 
@@ -70,6 +70,45 @@ def density_ratio(
         )
     weights = {name: getattr(chosen, name) for name in ("channel", "lm", "length")}
     return outputs, {"ratio": ratio, "dev accuracy on the lists": best, **weights}
+
+
+def choose_from_pool(
+    dev: Sequence[Sequence[Task]],
+    test: Sequence[Sequence[Task]],
+    forms: Sequence[Sequence[str]],
+    system: System,
+    device: str,
+) -> tuple[list[list[str]], dict[str, float]]:
+    """Search under several weights (a list of tasks for each, one task a type), and choose among all that was found.
+
+    A beam cannot follow every objective: with a large weight of the channel, outputs that score well have beginnings
+    that do not. What chooses is tuned on what the searches of the dev items found, and need not steer a search.
+    """
+    references = [[form] for of_type in forms for form in of_type]
+    pool = CandidatePool(make_metric("accuracy"), references, lambda letters: "".join(map(chr, letters)))
+    for n, outputs in enumerate(_found_by_any(dev, device)):
+        pool.add(n, [_minus(output, 0.0, 0.0) for output in outputs])
+    tuned = optimise(pool.under(system), system, [dev[0][0].weights], seed=1)
+    chosen = [
+        max(outputs, key=lambda output: _objective(_minus(output, 0.0, 0.0), tuned.weights)).text
+        for outputs in _found_by_any(test, device)
+    ]
+    ends = np.cumsum([len(task.inputs) for task in test[0]])
+    weights = {name: getattr(tuned.weights, name) for name in ("channel", "lm", "length")}
+    texts = [chosen[end - len(task.inputs) : end] for end, task in zip(ends, test[0], strict=True)]
+    return texts, {"dev accuracy on the lists": tuned.score, **weights}
+
+
+def _found_by_any(searches: Sequence[Sequence[Task]], device: str) -> list[list[Output]]:
+    """The complete outputs of each item, type by type, that any of the searches found."""
+    merged: list[dict[tuple[int, ...], Output]] = []
+    for search in searches:
+        lists = [best for task in search for best in task.do(device)]
+        merged = merged or [{} for _ in lists]
+        for known, best in zip(merged, lists, strict=True):
+            for output in [x for x in best if x.hypothesis.complete] or best[:1]:
+                known.setdefault(output.hypothesis.tokens, output)
+    return [list(known.values()) for known in merged]
 
 
 def _with_paired(task: Task, lm: Path, device: str) -> list[list[tuple[Output, float]]]:

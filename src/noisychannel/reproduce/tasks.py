@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ TRIES = 5
 
 @dataclass(frozen=True)
 class Task:
-    """Inputs of one type to be decoded."""
+    """Inputs to be decoded by the same models."""
 
     models: tuple[tuple[str, Path], ...]
     """Role and run directory of each model; a baseline (seq2seq, attention) stands alone."""
@@ -37,8 +37,8 @@ class Task:
     weights: Weights
     search: SearchSettings
     n_best: int = 1
-    features: tuple[str, ...] = ()
-    """Of all the inputs."""
+    features: tuple[tuple[str, ...], ...] = ()
+    """Of each input; empty where the models know none."""
     all_terms: bool = False
     """Score every output by every model of the task, even by those whose weight is zero."""
 
@@ -48,11 +48,11 @@ class Task:
         input_codec, output_codec = RunDirectory(self.models[0][1]).codecs()
         if "direct" not in models:
             ((_, baseline),) = models.items()
-            inputs = [input_codec.encode(text, self.features) for text in self.inputs]
+            inputs = [input_codec.encode(text, tags) for text, tags in self._tagged()]
             found = beam_search(baseline, inputs, beam_size=self.search.k2, n_best=self.n_best)
             return [[Output(output_codec.decode(h.tokens), h) for h in best] for best in found]
         model = NoisyChannel(input_codec, output_codec, models, self.weights, self.search)
-        features = [self.features] * len(self.inputs)
+        features = [tags for _, tags in self._tagged()]
         outputs = model.batch(self.inputs, self.n_best, features, BATCH, align=False)
         if not self.all_terms:
             return outputs
@@ -67,10 +67,17 @@ class Task:
         models = {role: _load(path, role, device) for role, path in self.models}
         input_codec, output_codec = RunDirectory(self.models[0][1]).codecs()
         decoder = NoisyChannelDecoder(**models, weights=self.weights, **self.search.arguments())
-        inputs = [input_codec.encode(text, self.features) for text in self.inputs]
-        context = output_codec.ids((), self.features)[:-1]
-        scored = decoder.rerank(inputs, outputs, [context] * len(inputs), align=False)
+        inputs = [input_codec.encode(text, tags) for text, tags in self._tagged()]
+        contexts = [output_codec.ids((), tags)[:-1] for _, tags in self._tagged()]
+        scored = decoder.rerank(inputs, outputs, contexts, align=False)
         return [{hypothesis.tokens: hypothesis for hypothesis in hypotheses} for hypotheses in scored]
+
+    def first(self, n: int | None) -> Task:
+        """The same for the first so many inputs; for all where None."""
+        return replace(self, inputs=self.inputs[:n], features=self.features[:n])
+
+    def _tagged(self) -> list[tuple[str, tuple[str, ...]]]:
+        return list(zip(self.inputs, self.features or ((),) * len(self.inputs), strict=True))
 
 
 def back_translate(run: Path, forms: Sequence[str], device: str, seed: int = 1) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.tuning.candidates import CandidatePool
 from noisychannel.tuning.lines import better
 from noisychannel.tuning.search import optimise
-from noisychannel.tuning.systems import DIRECT_ONLY, System, vector
+from noisychannel.tuning.systems import DIRECT_ONLY, System, from_vector, vector
 
 Decode = Callable[[Weights], Sequence[Sequence[Hypothesis]]]
 """The n-best lists of all development sentences under some weights, best first, none empty."""
@@ -63,8 +63,9 @@ def tune(
     Decoded before anything is tuned: ``start`` (default: ``system.start``), ``known`` weights (such as those of a
     smaller system, which this one contains) and, where the system contains the direct model, that model alone. So the
     tuned score is never below theirs on the development set. Then up to ``iterations`` times: optimise on the pool,
-    decode with what was found, merge; until the weights or the decoded score stop moving, or a decoding brings nothing
-    new. Of equally good decodings the earliest counts.
+    decode with what was found (or, where an earlier step led nowhere, with something nearer to the best so far), merge;
+    until the weights or the decoded score stop moving, or a decoding brings nothing new. Of equally good
+    decodings the earliest counts.
     """
     start = system.start if start is None else start
     for weights in (start, *known):
@@ -87,18 +88,23 @@ def tune(
     if not pool.covers(system) and start != system.start:
         measure(system.start)
 
-    current = start
+    current, share = start, 1.0
     for iteration in range(iterations if system.free else 0):
         best = _best(pool, history)
         found = optimise(pool.under(system), system, [current, best.weights], seed)
-        if any(_same(found.weights, step.weights) for step in history):
+        # The pool may go on promising what a search does not keep: outputs that score well, but whose beginnings do
+        # not. Where a step led nowhere, the next goes half as far.
+        weights = from_vector((1 - share) * vector(best.weights) + share * vector(found.weights))
+        if any(_same(weights, step.weights) for step in history):
             break
-        added = measure(found.weights, found.score)
+        added = measure(weights, found.score if share == 1.0 else None)
         last, before = history[-1].decoded_score, history[-2].decoded_score
         settled = iteration > 0 and not better(pool.metric, last, before) and not better(pool.metric, before, last)
         if settled or not added:
             break
-        current = found.weights
+        if not better(pool.metric, last, best.decoded_score):
+            share /= 2
+        current = weights
 
     best = _best(pool, history)
     return Tuned(system.name, best.weights, best.decoded_score, pool.metric.name, pool.metric.signature, tuple(history))

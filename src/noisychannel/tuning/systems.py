@@ -25,6 +25,11 @@ def vector(weights: Weights) -> FloatArray:
     return np.array([getattr(weights, name) for name in TERMS], np.float64)
 
 
+def from_vector(values_4: FloatArray) -> Weights:
+    """The weights of an array [4]."""
+    return Weights(**dict(zip(TERMS, map(float, values_4), strict=True)))
+
+
 @dataclass(frozen=True)
 class FreeWeight:
     """A weight that the tuner may move."""

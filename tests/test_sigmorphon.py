@@ -1,0 +1,196 @@
+"""The SIGMORPHON experiments on a made-up language whose forms depend on the tags: all of it, small."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noisychannel.api import Output
+from noisychannel.cli import reproduce
+from noisychannel.cli.main import main
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.objective import Weights
+from noisychannel.errors import BadInputError
+from noisychannel.reproduce import sigmorphon
+from noisychannel.reproduce.inflection import Scale
+from noisychannel.reproduce.inflection_experiment import run_experiment, table_rows
+from noisychannel.reproduce.inflection_report import markdown
+from noisychannel.reproduce.inflection_systems import Row, measure, tasks
+from noisychannel.reproduce.sigmorphon import ALL, Sigmorphon, Year
+from noisychannel.reproduce.tasks import Task
+from noisychannel.training.config import ModelConfig
+from noisychannel.weights import SearchSettings
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "N;SG": lambda x: x,
+    "N;GEN(1,PL)": lambda x: x + "n",
+    "V;PST;PL": lambda x: "g" + x,
+}
+LEMMAS = sorted({"".join(random.Random(n).choices("abdeko", k=2 + n % 4)) for n in range(150)})
+random.Random(1).shuffle(LEMMAS)
+TEST, DEV, TRAIN, UNPAIRED = LEMMAS[:12], LEMMAS[12:22], LEMMAS[22:92], LEMMAS[:60]
+FILES: dict[Year, tuple[str, str, str]] = {
+    2017: ("german-train-medium", "german-dev", "german-uncovered-test"),
+    2023: ("deu.trn", "deu.dev", "deu.tst"),
+}
+SEARCH = SearchSettings(k1=3, k2=2, max_growth=3)
+TINY = Scale(
+    pairs=200,
+    unpaired=90,
+    seeds=(1, 2),
+    hidden_size=24,
+    epochs=2,
+    batch_size=40,
+    lm=ModelConfig(hidden_size=16, dropout=0.1, learning_rate=0.01, batch_size=32),
+    lm_updates=10,
+    better_lm_updates=10,
+    search=SEARCH,
+    tuning=SEARCH,
+    iterations=1,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def paradigms() -> Iterator[None]:
+    """In the place of german-nouns, a list that knows one more form of each lemma."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sigmorphon, "german_noun_paradigms", lambda: {x: {f"{x}m"} for x in LEMMAS})
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders of the real data. Held-out lemmas have the first tag set and one of the others, in turn."""
+    morphology = tmp_path_factory.mktemp("data") / "morphology"
+    (morphology / "unpaired").mkdir(parents=True)
+    for part in ("noun", "verb"):
+        forms = [form for x in UNPAIRED for form in (*(f(x) for f in FORMS.values()), f"{x}m")]
+        lines = [f"{part}={n}\t{form}\tlist\n" for n in range(2) for form in forms]
+        (morphology / "unpaired" / f"de_{part}.tsv").write_text("".join(lines))
+    first, *others = FORMS
+    for year, files in FILES.items():
+        (morphology / f"sigmorphon{year}").mkdir()
+        items = [[(x, tags) for x in TRAIN for tags in FORMS]]
+        items += [[(x, tags) for n, x in enumerate(words) for tags in (first, others[n % 2])] for words in (DEV, TEST)]
+        for file, of_split in zip(files, items, strict=True):
+            rows = [(x, FORMS[tags](x), tags) if year == 2017 else (x, tags, FORMS[tags](x)) for x, tags in of_split]
+            text = "".join("\t".join(row) + "\n" for row in rows)
+            (morphology / f"sigmorphon{year}" / file).write_text(text)
+    return morphology.parent
+
+
+@pytest.fixture(scope="module")
+def experiment(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Sigmorphon:
+    return Sigmorphon(2017, data, tmp_path_factory.mktemp("work"), TINY, "cpu", jobs=1, say=lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def results(experiment: Sigmorphon) -> dict:
+    return run_experiment(experiment)
+
+
+def test_every_row_in_both_settings(results: dict) -> None:
+    assert [(row["name"], row["setting"]) for row in results["rows"]] == [(row.name, s) for row, s in table_rows()]
+    assert results["experiment"] == "inflection-sigmorphon2017"
+    assert results["data"]["pairs"] == {ALL: TINY.pairs}
+    assert {len(row["seeds"]) for row in results["rows"]} == {1, 2}
+    full = [row for row in results["rows"] if row["name"] == "direct + channel + LM + bias (bi)"]
+    assert [len(row["seeds"]) for row in full] == [2, 2]
+    assert {tags for items in results["examples"].values() for tags, *_ in items} <= set(FORMS)
+    for row in results["rows"]:
+        for accuracy in row["seeds"].values():
+            assert accuracy * 24 / 100 == pytest.approx(round(accuracy * 24 / 100)), "a share of the 24 test items"
+
+
+def test_the_table_cites_the_task(results: dict) -> None:
+    table = "\n".join(markdown(json.loads(json.dumps(results))))
+    assert "test accuracy in per cent, over 24 items" in table
+    assert "| cited | longest-suffix rules | 72.1 |" in table
+    assert "transducers) | 80.4 |" in table
+    rows = [line for line in table.splitlines() if line.startswith(("| paper ", "| strict ", "| cited "))]
+    assert {line.count("|") for line in rows} == {7}
+    assert "| dev | weights" in table, "no column for figures the paper does not have"
+
+
+def test_strict_lists_hold_no_form_of_a_held_out_lemma(experiment: Sigmorphon) -> None:
+    lists = experiment.lists()
+    assert len(lists["paper"][ALL]) == len(set(lists["paper"][ALL])), "a form of several types is there once"
+    gold = {item.form for split in experiment.tables[ALL][1:] for item in split}
+    for forms in (gold, {*DEV, *TEST}, {f"{x}m" for x in DEV + TEST}):
+        assert forms <= set(lists["paper"][ALL])
+        assert not forms & set(lists["strict"][ALL])
+    assert {len(forms[ALL]) for forms in experiment.unpaired().values()} == {TINY.unpaired}
+
+
+def test_accuracy_is_the_share_of_right_items(experiment: Sigmorphon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that copies is right on the first tag set alone, which has half of the items and is one of three."""
+
+    def copied(self: Task, device: str) -> list[list[Output]]:
+        return [[Output(x, Hypothesis((), 0.0, 0.0, None, None, 1, None, None, True))] for x in self.inputs]
+
+    monkeypatch.setattr(Task, "do", copied)
+    (measured,) = measure(experiment, [(Row("copy", "direct"), "paper")])
+    assert measured.accuracies == {1: 50.0, 2: 50.0}
+    assert np.mean(measured.per_item()) == 0.5
+
+
+def test_models_inflect_by_the_tags(experiment: Sigmorphon) -> None:
+    """Without them, one form of each lemma could be right, and so half of the items at most."""
+    config = experiment.config("trained-1", ["direct"], experiment.write_pairs())
+    config.data.vocabularies = None
+    config.direct.dropout = 0.0
+    config.training.max_epochs, config.training.learning_rate = 40, 0.01
+    experiment.train([[config]])
+    (measured,) = measure(experiment, [(Row("trained", "direct", direct="trained", seeds=1), "paper")])
+    assert measured.mean > 75
+    for codec in experiment.run("trained-1").codecs():
+        assert set(codec.features) == {tag for tags in FORMS for tag in tags.split(";")}
+
+
+def test_items_of_mixed_tags_are_decoded_and_scored_as_each_alone(experiment: Sigmorphon, results: dict) -> None:
+    row = Row("full", "direct+channel+lm")
+    (task,) = tasks(experiment, row, "strict", 1, "test", Weights(1.0, 0.5, 0.5, 0.1), SEARCH)
+    assert {role for role, _ in task.models} == {"direct", "channel", "lm"}
+    assert set(task.features) == {tuple(tags.split(";")) for tags in FORMS}
+    task = task.first(4)
+    outputs = [best[0] for best in task.do("cpu")]
+    scored = task.score([[output.hypothesis.tokens] for output in outputs], "cpu")
+    for n, output in enumerate(outputs):
+        alone = Task(task.models, task.inputs[n : n + 1], task.weights, SEARCH, features=task.features[n : n + 1])
+        assert alone.do("cpu")[0][0].text == output.text
+        tokens = output.hypothesis.tokens
+        (by_itself,) = alone.score([[tokens]], "cpu")
+        assert by_itself[tokens].score == pytest.approx(scored[n][tokens].score, abs=1e-4)
+        other = Task(task.models, alone.inputs, task.weights, SEARCH, features=(task.features[n - 1],))
+        (otherwise,) = other.score([[tokens]], "cpu")
+        assert otherwise[tokens].direct != pytest.approx(by_itself[tokens].direct, abs=1e-6)
+        assert otherwise[tokens].channel != pytest.approx(by_itself[tokens].channel, abs=1e-6)
+
+
+def test_the_command_writes_the_results_of_2023(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "inflection-sigmorphon2023"
+    tiny = replace(TINY, seeds=(1,), epochs=1, held_out=8)
+    monkeypatch.setitem(reproduce.EXPERIMENTS, name, reproduce.EXPERIMENTS[name]._replace(quick=tiny))
+    words = ["--data", str(data), "--work", str(tmp_path), "--quick", "--jobs", "1", "--device", "cpu"]
+    assert main(["reproduce", name, *words]) == 0
+    table = (tmp_path / f"{name}-quick.md").read_text()
+    assert capsys.readouterr().out == table
+    assert "| cited | longest-suffix rules | 79.8 |" in table
+    kept = json.loads((tmp_path / f"{name}-quick.json").read_text())
+    assert kept["experiment"] == name
+    assert kept["data"]["test"] == {ALL: 8}
+
+
+def test_there_is_the_table_only(experiment: Sigmorphon, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BadInputError, match="no part 'curves'; ask for table"):
+        run_experiment(experiment, ["table", "curves"])
+    assert main(["reproduce", "inflection-sigmorphon2017", "--data", str(data), "--parts", "further"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
