@@ -21,7 +21,7 @@ from noisychannel.reproduce.inflection import Inflection, Scale
 from noisychannel.reproduce.inflection_experiment import run_experiment
 from noisychannel.reproduce.inflection_report import markdown
 from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, Measured, Row, significance
-from noisychannel.reproduce.reranking import density_ratio, ensemble
+from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble
 from noisychannel.reproduce.tasks import Task, back_translate
 from noisychannel.reproduce.wiktionary import Wiktionary
 from noisychannel.training.config import ModelConfig
@@ -84,7 +84,8 @@ def test_every_row_of_the_paper_and_more(results: dict) -> None:
     names = {(row["setting"], row["name"]) for row in results["rows"]}
     assert {("paper", row.name) for row in ROWS} <= names
     full = FULL_BETTER.name
-    further = ("one model for all types", "ensemble of the seeds", "density ratio", "back-translation")
+    further = ("one model for all types", "ensemble of the seeds", "density ratio", "chosen from all searches")
+    further = (*further, "back-translation")
     assert {("strict", f"{full}, {x}") for x in (*further, "0 unpaired", "10 unpaired", "40 pairs")} <= names
     assert len(names) == len(results["rows"])
 
@@ -181,6 +182,31 @@ def test_a_density_ratio_prefers_what_the_paired_outputs_did_not_teach(
     assert outputs == [["cd", "cd"]]
     assert notes["ratio"] == reranking.RATIOS[0]
     assert notes["dev accuracy on the lists"] == 100.0
+
+
+def test_what_all_searches_found_is_at_least_as_good_on_dev(experiment: Inflection, results: dict) -> None:
+    named = {(row["setting"], row["name"]): row for row in results["rows"]}
+    plain = named["strict", FULL_BETTER.name]
+    pooled = named["strict", f"{FULL_BETTER.name}, chosen from all searches"]
+    assert pooled["notes"]["dev accuracy on the lists"] >= plain["dev"]["accuracy"] - 1e-9
+
+
+def test_the_choice_from_a_pool_is_the_best_of_all_that_was_found(experiment: Inflection, results: dict) -> None:
+    searches = [[task(experiment, 1, weights)] for weights in (Weights(1.0), Weights(1.0, 0.5, 0.5, 0.1))]
+    forms = [[pair.form for pair in experiment.tables[experiment.types[1]].test[:6]]]
+    (chosen,), notes = choose_from_pool(searches, searches, forms, SYSTEMS["direct+channel+lm"], "cpu")
+    weights = Weights(1.0, notes["channel"], notes["lm"], notes["length"])
+    found = [search[0].do("cpu") for search in searches]
+    for n, text in enumerate(chosen):
+        outputs = {x.text: x.hypothesis for lists in found for x in lists[n] if x.hypothesis.complete}
+        scores = {
+            y: weights.direct * h.direct + weights.channel * h.channel + weights.lm * h.lm + weights.length * h.length
+            for y, h in outputs.items()
+        }
+        assert scores[text] == pytest.approx(max(scores.values()))
+    assert notes["dev accuracy on the lists"] == pytest.approx(
+        100 * np.mean([text == form for text, form in zip(chosen, forms[0], strict=True)])
+    )
 
 
 def test_back_translations_are_inputs_of_their_forms(experiment: Inflection, results: dict) -> None:

@@ -57,14 +57,14 @@ class Scale:
     lm_updates: int = 10_000
     """At most, but one epoch at least."""
     better_lm_rate: float = 1e-3
-    better_lm_updates: int = 4_000
+    better_lm_updates: int = 12_000
     """A rate at which the language model learns better, and faster."""
     search: SearchSettings = SearchSettings(k1=60, k2=30, max_growth=8)  # noqa: RUF009 (frozen)
     tuning: SearchSettings = SearchSettings(k1=20, k2=10, max_growth=8)  # noqa: RUF009 (frozen)
     """The search while weights are tuned."""
     tuned_on: int | None = None
     """Dev items of each type."""
-    iterations: int = 4
+    iterations: int = 5
     """Of tuning."""
 
 

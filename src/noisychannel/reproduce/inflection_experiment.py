@@ -62,6 +62,7 @@ def further_rows(back_translated: str) -> list[tuple[Row, Setting]]:
         replace(full, name=f"{full.name}, one model for all types", direct="joint", channel="joint"),
         replace(FULL_BETTER, name=f"{full.name}, ensemble of the seeds", rerank="ensemble"),
         replace(full, name=f"{full.name}, density ratio", rerank="density ratio"),
+        replace(full, name=f"{full.name}, chosen from all searches", rerank="pool"),
         Row("direct (bi), back-translation", "direct", direct=back_translated, seeds=1),
         replace(full, name=f"{full.name}, back-translation", direct=back_translated),
     ]

@@ -23,7 +23,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.metrics import FloatArray, make_metric
 from noisychannel.reproduce.inflection import Inflection, Setting
 from noisychannel.reproduce.inflection_data import TaggedPair
-from noisychannel.reproduce.reranking import density_ratio, ensemble
+from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble
 from noisychannel.reproduce.tasks import Task
 from noisychannel.significance import paired_bootstrap
 from noisychannel.training.world import choose_device
@@ -51,8 +51,8 @@ class Row:
     """How many; all where None."""
     search: Literal["viterbi", "marginal"] = "viterbi"
     """Weights are tuned with the first, and used with either."""
-    rerank: Literal["", "ensemble", "density ratio"] = ""
-    """What chooses among the best outputs of the search; see ``inflection_reranking``."""
+    rerank: Literal["", "ensemble", "density ratio", "pool"] = ""
+    """What chooses among the best outputs of the search; see ``reranking``."""
 
     @property
     def models(self) -> tuple[str, str, str]:
@@ -181,11 +181,8 @@ def _measure_row(experiment: Inflection, row: Row, setting: Setting, split: Spli
     if row.rerank == "ensemble":
         members = zip(*(tasks(experiment, row, setting, s, split, weights, search, 10) for s in seeds), strict=True)
         outputs[0] = [ensemble(of_type, experiment.device) for of_type in members]
-    elif row.rerank == "density ratio":
-        dev, test = (tasks(experiment, row, setting, seeds[0], x, weights, search, 30) for x in ("dev", split))
-        paired = [experiment.run(f"lm-0-{setting}", type_).path for type_ in experiment.types]
-        forms = [[pair.form for pair in splits.dev] for splits in experiment.tables.values()]
-        outputs[seeds[0]], notes = density_ratio(dev, test, paired, forms, SYSTEMS[row.system], experiment.device)
+    elif row.rerank:
+        outputs[seeds[0]], notes = _rerank(experiment, row, setting, split, search, tuned)
     else:
         for seed in seeds:
             todo = tasks(experiment, row, setting, seed, split, weights, search)
@@ -198,6 +195,24 @@ def _measure_row(experiment: Inflection, row: Row, setting: Setting, split: Spli
         for seed, of_types in outputs.items()
     }
     return Measured(row, setting, tuned, notes, outputs, right)
+
+
+def _rerank(
+    experiment: Inflection, row: Row, setting: Setting, split: Split, search: SearchSettings, tuned: Tuned | None
+) -> tuple[list[list[str]], dict[str, float]]:
+    """What is chosen, with the models of the first seed, by something that is itself tuned on dev."""
+    assert tuned is not None
+    seed, system, device = experiment.scale.seeds[0], SYSTEMS[row.system], experiment.device
+    forms = [[pair.form for pair in splits.dev] for splits in experiment.tables.values()]
+    if row.rerank == "density ratio":
+        dev = tasks(experiment, row, setting, seed, "dev", tuned.weights, search, n_best=30)
+        test = tasks(experiment, row, setting, seed, split, tuned.weights, search, n_best=30)
+        paired = [experiment.run(f"lm-0-{setting}", type_).path for type_ in experiment.types]
+        return density_ratio(dev, test, paired, forms, system, device)
+    tried = list(dict.fromkeys([tuned.weights, *(step.weights for step in tuned.history)]))
+    on_dev = [tasks(experiment, row, setting, seed, "dev", weights, search, n_best=10) for weights in tried]
+    on_test = [tasks(experiment, row, setting, seed, split, weights, search, n_best=10) for weights in tried]
+    return choose_from_pool(on_dev, on_test, forms, system, device)
 
 
 def tasks(
