@@ -20,7 +20,7 @@ from noisychannel.cli.main import COMMANDS, main
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
 from noisychannel.training.parse import dump_config, known_keys, parse_config
-from toys import toy_config, write_pairs
+from toys import tag, toy_config, write_pairs
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 
@@ -168,10 +168,7 @@ def test_score_counts_unknown_symbols(trained: Path) -> None:
 
 def test_features_stand_before_what_each_model_reads(tmp_path: Path) -> None:
     config = toy_config(tmp_path, models=("direct", "channel"), max_epochs=1)
-    for split in ("train", "dev"):
-        file = Path(getattr(config.data, split)[0])
-        file.write_text("".join(f"{line}\tV;PST\n" for line in file.read_text().splitlines()))
-    config.data.columns = "sigmorphon2017"
+    tag(config, "V;PST")
     assert main(["train", write_config(config)]) == 0
     record = json.loads(score(Path(config.run_dir), "ab\taab\tV;PST\n").stdout)
     assert record["input_symbols"] == ["<V>", "<PST>", "a", "b", "<eos>"]

@@ -20,7 +20,7 @@ from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
 from noisychannel.training.parse import dump_config
 from noisychannel.weights import SearchSettings
-from toys import double_vowels, toy_config, write_pairs
+from toys import double_vowels, tag, toy_config, write_pairs
 
 FULL = "1,0.5,0.3,0.2"
 
@@ -160,10 +160,7 @@ def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
 def test_features_reach_the_channel_before_the_output(tmp_path: Path) -> None:
     """Online search and reranking agree, so the channel has read the features in both."""
     config = toy_config(tmp_path, models=("direct", "channel"), max_epochs=1, longest=4)
-    for split in ("train", "dev"):
-        file = Path(getattr(config.data, split)[0])
-        file.write_text("".join(f"{line}\tV;PST\n" for line in file.read_text().splitlines()))
-    config.data.columns = "sigmorphon2017"
+    tag(config, "V;PST")
     (tmp_path / "config.yaml").write_text(dump_config(config))
     assert main(["train", str(tmp_path / "config.yaml")]) == 0
     model = NoisyChannel.load(config.run_dir, weights=Weights(1.0, 0.7))
@@ -188,10 +185,7 @@ def test_a_search_asks_the_models_what_they_were_trained_to_answer(features: tup
     """The terms of the dev pairs, as decoding computes them, are those of the dev perplexities."""
     config = toy_config(tmp_path, models=("direct", "channel", "lm"), max_epochs=2, longest=4)
     if features:
-        for split in ("train", "dev"):
-            file = Path(getattr(config.data, split)[0])
-            file.write_text("".join(f"{line}\t{';'.join(features)}\n" for line in file.read_text().splitlines()))
-        config.data.columns = "sigmorphon2017"
+        tag(config, ";".join(features))
     (tmp_path / "config.yaml").write_text(dump_config(config))
     assert main(["train", str(tmp_path / "config.yaml")]) == 0
     model = NoisyChannel.load(config.run_dir, weights=Weights(1.0, 1.0, 1.0), search=SearchSettings(search="marginal"))

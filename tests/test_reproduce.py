@@ -244,6 +244,8 @@ def test_significance_draws_lemmas_not_items() -> None:
 def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["reproduce", "inflection-adverbs"]) == 2
     assert "unknown experiment 'inflection-adverbs'; there are inflection-nouns" in capsys.readouterr().err
+    assert main(["reproduce", "inflection-sigmorphon", "--work", str(tmp_path)]) == 2
+    assert "--work: inflection-sigmorphon is several experiments" in capsys.readouterr().err
     assert main(["reproduce", "inflection-nouns", "--data", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1

@@ -138,6 +138,17 @@ def test_checkpoints_are_written_while_it_goes_on(tmp_path: Path, monkeypatch: p
     assert len(set(seen)) > 2
 
 
+def test_networks_in_bf16_train_about_as_well(tmp_path: Path) -> None:
+    settings = {"max_epochs": 3, "learning_rate": 0.01}
+    exact, rounded = grouped(tmp_path / "fp32", True, **settings), grouped(tmp_path / "bf16", True, **settings)
+    rounded.training.precision = "bf16"
+    train(exact)
+    train(rounded)
+    for group in GROUPS:
+        for key, record in records(rounded, group).items():
+            assert record[-1]["loss"] == pytest.approx(records(exact, group)[key][-1]["loss"], rel=0.1), (group, key)
+
+
 def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from noisychannel.training.learner import Learner
 

@@ -29,7 +29,8 @@ and write one table. The experiments:
   inflection-nouns, inflection-verbs
       the paper's data, German Wiktionary tables: one set of models for each type
   inflection-sigmorphon2017, inflection-sigmorphon2023
-      German of the shared tasks (2017: the medium training set): one model for all, with the tags as its features
+      German of the shared tasks (2017: the medium training set): one model for all, with the tags as its features;
+      inflection-sigmorphon is both
 
 Whatever is finished is kept in the work directory, and a repeated command goes on from there. On a GPU the whole takes
 some minutes; --quick does a small part of it in a few minutes on two cores.
@@ -58,12 +59,16 @@ EXPERIMENTS = {
 }
 
 
+SEVERAL = {"inflection-sigmorphon": ("inflection-sigmorphon2017", "inflection-sigmorphon2023")}
+"""One after the other."""
+
+
 @dataclass(kw_only=True)
 class ReproduceOptions:
     """Options of reproduce.
 
     Args:
-        experiment: inflection-nouns, inflection-verbs, inflection-sigmorphon2017 or inflection-sigmorphon2023.
+        experiment: Which one.
         data: The folder of the data; the environment variable NOISYCHANNEL_DATA, else ../shared/data, where not given.
         work: Where files and models go; runs/EXPERIMENT where not given.
         results: Where the results go, as JSON and Markdown; into the work directory where not given.
@@ -86,23 +91,34 @@ class ReproduceOptions:
 
 def run(words: list[str]) -> int:
     options = parse_options(ReproduceOptions, words, ("experiment",), USAGE)
-    if options.experiment not in EXPERIMENTS:
-        known = ", ".join(EXPERIMENTS)
-        raise BadInputError(f"unknown experiment {options.experiment!r}; there are {known}")
-    name = options.experiment + ("-quick" if options.quick else "")
+    names = SEVERAL.get(options.experiment, (options.experiment,))
+    for name in names:
+        if name not in EXPERIMENTS:
+            known = ", ".join([*EXPERIMENTS, *SEVERAL])
+            raise BadInputError(f"unknown experiment {name!r}; there are {known}")
+    if len(names) > 1 and options.work:
+        raise BadInputError(f"--work: {options.experiment} is several experiments, each with a directory of its own")
+    for name in names:
+        _reproduce(name, options)
+    return 0
+
+
+def _reproduce(experiment: str, options: ReproduceOptions) -> None:
+    chosen = EXPERIMENTS[experiment]
+    name = experiment + ("-quick" if options.quick else "")
     data = Path(options.data or os.environ.get("NOISYCHANNEL_DATA") or "../shared/data")
     work = Path(options.work or f"runs/{name}")
-    chosen = EXPERIMENTS[options.experiment]
     scale = chosen.quick if options.quick else chosen.full
-    experiment = chosen.of(data, work, scale, options.device, options.jobs, _say)
-    results = run_experiment(experiment, options.parts or (QUICK_PARTS if options.quick else None))
+    results = run_experiment(
+        chosen.of(data, work, scale, options.device, options.jobs, _say),
+        options.parts or (QUICK_PARTS if options.quick else None),
+    )
     directory = Path(options.results) if options.results else work
     directory.mkdir(parents=True, exist_ok=True)
     write_text(directory / f"{name}.json", json.dumps(results, ensure_ascii=False, indent=1) + "\n")
     table = "\n".join(markdown(results))
     write_text(directory / f"{name}.md", table + "\n")
     print(table)
-    return 0
 
 
 def _say(line: str) -> None:

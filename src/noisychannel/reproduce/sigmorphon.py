@@ -26,8 +26,11 @@ Year = Literal[2017, 2023]
 ALL = "all tag sets"
 """The name of the one type that there is."""
 
-FULL: dict[Year, Scale] = {2017: Scale(hidden_size=256), 2023: Scale(hidden_size=256, batch_size=64)}
-"""Twice the size of a model for one type, as the joint one has. 1,000 pairs, and 10,000."""
+FULL: dict[Year, Scale] = {
+    2017: Scale(hidden_size=256, epochs=150),
+    2023: Scale(hidden_size=256, batch_size=64),
+}
+"""Twice the size of a model for one type, as the joint one has. 1,000 pairs, which need more epochs, and 10,000."""
 QUICK = replace(wiktionary.QUICK, types=None, hidden_size=192)
 
 
