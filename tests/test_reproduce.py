@@ -112,6 +112,13 @@ def test_strict_lists_hold_no_held_out_form(experiment: Inflection) -> None:
     assert not any(set(forms) & held_out for forms in lists["strict"].values())
 
 
+def test_the_results_say_how_many_answers_the_lists_hold(results: dict) -> None:
+    """In the made-up data the lists hold every form of every test lemma."""
+    covered = results["data"]["test forms among the unpaired, %"]
+    assert set(covered["paper"].values()) == {100.0}
+    assert set(covered["strict"].values()) == {0.0}
+
+
 def test_a_repeated_experiment_trains_nothing_anew(
     experiment: Inflection, results: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from noisychannel import __version__
 from noisychannel.reproduce.inflection import Inflection
+from noisychannel.reproduce.inflection_data import TaggedPair
 from noisychannel.reproduce.inflection_systems import BASELINE, FULL_BETTER, Measured, significance
 from noisychannel.training.world import choose_device
 
@@ -61,6 +62,7 @@ def to_json(experiment: Inflection, measured: Sequence[Measured], seconds: Mappi
     scale, device = experiment.scale, choose_device(experiment.device)
     lemmas = [pair.lemma for splits in experiment.tables.values() for pair in splits.test]
     baseline = next(m for m in measured if m.row.name == BASELINE)
+    unpaired = experiment.unpaired()
     types = len(experiment.types) > 1
     return {
         "experiment": experiment.name,
@@ -72,8 +74,11 @@ def to_json(experiment: Inflection, measured: Sequence[Measured], seconds: Mappi
             "pairs": {name: len(splits.train) for name, splits in experiment.tables.items()},
             "test": {name: len(splits.test) for name, splits in experiment.tables.items()},
             "unpaired": {
-                setting: {name: len(forms) for name, forms in lists.items()}
-                for setting, lists in experiment.unpaired().items()
+                setting: {name: len(forms) for name, forms in lists.items()} for setting, lists in unpaired.items()
+            },
+            "test forms among the unpaired, %": {
+                setting: {name: _covered(forms, experiment.tables[name].test) for name, forms in lists.items()}
+                for setting, lists in unpaired.items()
             },
         },
         "scale": asdict(scale),
@@ -83,6 +88,11 @@ def to_json(experiment: Inflection, measured: Sequence[Measured], seconds: Mappi
         "rows": [_row(experiment, m, baseline, lemmas) for m in measured],
         "examples": _examples(experiment, measured, baseline),
     }
+
+
+def _covered(forms: Sequence[str], test: Sequence[TaggedPair]) -> float:
+    known = set(forms)
+    return 100 * sum(pair.form in known for pair in test) / len(test)
 
 
 def _row(experiment: Inflection, measured: Measured, baseline: Measured, lemmas: Sequence[str]) -> dict[str, Any]:
