@@ -122,7 +122,7 @@ def test_the_results_say_how_many_answers_the_lists_hold(results: dict) -> None:
 def test_a_repeated_experiment_trains_nothing_anew(
     experiment: Inflection, results: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inflection, "_train", lambda configs, say: pytest.fail("nothing is left to train"))
+    monkeypatch.setattr(inflection, "_train", lambda configs: pytest.fail("nothing is left to train"))
     again = run_experiment(experiment, parts=["table"])
     named = {(row["setting"], row["name"]): row["accuracy"] for row in results["rows"]}
     assert all(named[row["setting"], row["name"]] == row["accuracy"] for row in again["rows"])
@@ -251,6 +251,8 @@ def test_significance_draws_lemmas_not_items() -> None:
 def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["reproduce", "inflection-adverbs"]) == 2
     assert "unknown experiment 'inflection-adverbs'; there are inflection-nouns" in capsys.readouterr().err
+    assert main(["reproduce", "inflection-nouns", "--jobs", "0"]) == 2
+    assert "--jobs: must be at least 1, but is 0" in capsys.readouterr().err
     assert main(["reproduce", "inflection-sigmorphon", "--work", str(tmp_path)]) == 2
     assert "--work: inflection-sigmorphon is several experiments" in capsys.readouterr().err
     assert main(["reproduce", "inflection-nouns", "--data", str(tmp_path)]) == 2

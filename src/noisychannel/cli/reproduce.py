@@ -96,6 +96,8 @@ def run(words: list[str]) -> int:
         if name not in EXPERIMENTS:
             known = ", ".join([*EXPERIMENTS, *SEVERAL])
             raise BadInputError(f"unknown experiment {name!r}; there are {known}")
+    if options.jobs is not None and options.jobs < 1:
+        raise BadInputError(f"--jobs: must be at least 1, but is {options.jobs}")
     if len(names) > 1 and options.work:
         raise BadInputError(f"--work: {options.experiment} is several experiments, each with a directory of its own")
     for name in names:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import multiprocessing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -201,12 +201,11 @@ class Inflection(ABC):
         groups = [group for group in groups if not all(self._finished(config) for config in group)]
         if choose_device(self.device).type != "cuda" or len(groups) < 2 or self.jobs == 1:
             for group in groups:
-                _train(group, self.say)
+                self.say(_train(group))
             return
         with ProcessPoolExecutor(len(groups), multiprocessing.get_context("spawn")) as pool:
-            for lines in pool.map(_train_quietly, groups):
-                for line in lines:
-                    self.say(line)
+            for lines in pool.map(_train, groups):
+                self.say(lines)
 
     def prepare(self, configs: Sequence[RunConfig]) -> None:
         """Make, of these, the run whose vocabularies the others share."""
@@ -221,18 +220,13 @@ class Inflection(ABC):
         return all(self.run(run.path.name, type_).finished(role) for type_ in self.types for role in config.models)
 
 
-def _train(configs: Sequence[RunConfig], say: Callable[[str], object]) -> None:
-    for finished in train_runs(configs, lambda event: None, lambda line: None):
-        say(
-            f"{finished.label}: dev perplexity {finished.dev_perplexity:.4f} at step {finished.best_step} "
-            f"of {finished.step}, {finished.seconds:.0f} s"
-        )
-
-
-def _train_quietly(configs: Sequence[RunConfig]) -> list[str]:
-    lines: list[str] = []
-    _train(configs, lines.append)
-    return lines
+def _train(configs: Sequence[RunConfig]) -> str:
+    """What became of the models, a line each."""
+    return "\n".join(
+        f"{finished.label}: dev perplexity {finished.dev_perplexity:.4f} at step {finished.best_step} "
+        f"of {finished.step}, {finished.seconds:.0f} s"
+        for finished in train_runs(configs, lambda event: None, lambda line: None)
+    )
 
 
 def _at_most(forms: list[str], n: int | None) -> list[str]:

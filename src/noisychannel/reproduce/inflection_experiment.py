@@ -13,6 +13,8 @@ from noisychannel.reproduce.inflection_data import TaggedPair, some
 from noisychannel.reproduce.inflection_report import to_json
 from noisychannel.reproduce.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, Row, measure
 from noisychannel.reproduce.tasks import back_translate
+from noisychannel.training.world import choose_device
+from noisychannel.tuning.search import require_optuna
 
 QUICK_PARTS: tuple[ExperimentPart, ...] = ("table",)
 UNPAIRED = (0, 1_000, 10_000)
@@ -28,6 +30,9 @@ def run_experiment(experiment: Inflection, parts: Collection[ExperimentPart] | N
     for part in parts:
         if part not in experiment.parts:
             raise BadInputError(f"{experiment.name} has no part {part!r}; ask for {', '.join(experiment.parts)}")
+    # What would fail later had better fail now.
+    require_optuna()
+    choose_device(experiment.device)
     seconds: dict[str, float] = {}
     began = time.monotonic()
 

@@ -7,7 +7,6 @@ together, with the models of the first seed; all types and seeds then share them
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -24,15 +23,15 @@ from noisychannel.metrics import FloatArray, make_metric
 from noisychannel.reproduce.inflection import Inflection, Setting
 from noisychannel.reproduce.inflection_data import TaggedPair
 from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble
-from noisychannel.reproduce.tasks import Task
+from noisychannel.reproduce.tasks import Task, by_letters, letter_pool
 from noisychannel.significance import paired_bootstrap
+from noisychannel.training.jobs import choose_processes, cores
 from noisychannel.training.world import choose_device
-from noisychannel.tuning import SYSTEMS, CandidatePool, Tuned, tune
+from noisychannel.tuning import SYSTEMS, Tuned, tune
 from noisychannel.weights import SearchSettings
 
 Split = Literal["dev", "test"]
 ACCURACY = make_metric("accuracy")
-GPU_PROCESSES = 8
 
 
 @dataclass(frozen=True)
@@ -154,11 +153,9 @@ def _processes(experiment: Inflection, most: int) -> Iterator[Executor]:
     if experiment.jobs == 1:
         yield _Here()
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    room = GPU_PROCESSES if choose_device(experiment.device).type == "cuda" else cores
-    number = min(experiment.jobs or min(cores, room), most)
+    number = min(experiment.jobs or choose_processes(most, choose_device(experiment.device)), most)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(number, context, torch.set_num_threads, (max(1, cores // number),)) as pool:
+    with ProcessPoolExecutor(number, context, torch.set_num_threads, (max(1, cores() // number),)) as pool:
         yield pool
 
 
@@ -251,15 +248,13 @@ def tune_row(experiment: Inflection, row: Row, setting: Setting, known: Sequence
         if same:
             return same[0]
     system, scale = SYSTEMS[row.system], experiment.scale
-    references = [[pair.form] for splits in experiment.tables.values() for pair in splits.dev[: scale.tuned_on]]
-    # Types have vocabularies of their own: outputs are told apart by their letters.
-    pool = CandidatePool(ACCURACY, references, lambda letters: "".join(map(chr, letters)))
+    pool = letter_pool([pair.form for splits in experiment.tables.values() for pair in splits.dev[: scale.tuned_on]])
 
     @cache
     def decode(weights: Weights) -> list[list[Hypothesis]]:
         todo = tasks(experiment, row, setting, scale.seeds[0], "dev", weights, scale.tuning, n_best=10)
         return [
-            [replace(output.hypothesis, tokens=tuple(map(ord, output.text))) for output in best]
+            [by_letters(output) for output in best]
             for task in todo
             for best in task.first(scale.tuned_on).do(experiment.device)
         ]

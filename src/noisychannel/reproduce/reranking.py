@@ -11,9 +11,7 @@ import numpy as np
 from noisychannel.api import Output
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.metrics import make_metric
-from noisychannel.reproduce.tasks import Task
-from noisychannel.tuning import CandidatePool
+from noisychannel.reproduce.tasks import Task, by_letters, letter_pool
 from noisychannel.tuning.search import optimise
 from noisychannel.tuning.systems import System, vector
 
@@ -51,10 +49,9 @@ def density_ratio(
     """
     found = [_with_paired(task, lm, device) for task, lm in zip(dev, paired, strict=True)]
     items = [item for of_type in found for item in of_type]
-    references = [[form] for of_type in forms for form in of_type]
     best, chosen, ratio = -np.inf, dev[0].weights, 0.0
     for r in (0.0, *RATIOS):
-        pool = CandidatePool(make_metric("accuracy"), references, lambda letters: "".join(map(chr, letters)))
+        pool = letter_pool([form for of_type in forms for form in of_type])
         for n, item in enumerate(items):
             pool.add(n, [_minus(output, by_paired, r) for output, by_paired in item])
         tuned = optimise(pool.under(system), system, [chosen], seed=1)
@@ -84,13 +81,12 @@ def choose_from_pool(
     A beam cannot follow every objective: with a large weight of the channel, outputs that score well have beginnings
     that do not. What chooses is tuned on what the searches of the dev items found, and need not steer a search.
     """
-    references = [[form] for of_type in forms for form in of_type]
-    pool = CandidatePool(make_metric("accuracy"), references, lambda letters: "".join(map(chr, letters)))
+    pool = letter_pool([form for of_type in forms for form in of_type])
     for n, outputs in enumerate(_found_by_any(dev, device)):
-        pool.add(n, [_minus(output, 0.0, 0.0) for output in outputs])
+        pool.add(n, [by_letters(output) for output in outputs])
     tuned = optimise(pool.under(system), system, [dev[0][0].weights], seed=1)
     chosen = [
-        max(outputs, key=lambda output: _objective(_minus(output, 0.0, 0.0), tuned.weights)).text
+        max(outputs, key=lambda output: _objective(output.hypothesis, tuned.weights)).text
         for outputs in _found_by_any(test, device)
     ]
     ends = np.cumsum([len(task.inputs) for task in test[0]])
@@ -123,9 +119,8 @@ def _with_paired(task: Task, lm: Path, device: str) -> list[list[tuple[Output, f
 
 
 def _minus(output: Output, by_paired: float, ratio: float) -> Hypothesis:
-    hypothesis = output.hypothesis
-    lm = (hypothesis.lm or 0.0) - ratio * by_paired
-    return replace(hypothesis, tokens=tuple(map(ord, output.text)), lm=lm)
+    hypothesis = by_letters(output)
+    return replace(hypothesis, lm=(hypothesis.lm or 0.0) - ratio * by_paired)
 
 
 def _objective(hypothesis: Hypothesis, weights: Weights) -> float:

@@ -12,13 +12,14 @@ import torch
 
 from noisychannel.api import NoisyChannel, Output
 from noisychannel.decode.beam import beam_search
-from noisychannel.decode.decoder import NoisyChannelDecoder
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.evaluation import Decoded, HeldOut, with_all_terms
+from noisychannel.metrics import make_metric
 from noisychannel.models import SSNT
 from noisychannel.runs import RunDirectory
 from noisychannel.training.world import choose_device
+from noisychannel.tuning import CandidatePool
 from noisychannel.weights import SearchSettings
 
 BATCH = 256
@@ -44,33 +45,36 @@ class Task:
 
     def do(self, device: str) -> list[list[Output]]:
         """For each input, its best outputs."""
-        models = {role: _load(path, role, device) for role, path in self.models}
-        input_codec, output_codec = RunDirectory(self.models[0][1]).codecs()
-        if "direct" not in models:
-            ((_, baseline),) = models.items()
-            inputs = [input_codec.encode(text, tags) for text, tags in self._tagged()]
-            found = beam_search(baseline, inputs, beam_size=self.search.k2, n_best=self.n_best)
-            return [[Output(output_codec.decode(h.tokens), h) for h in best] for best in found]
-        model = NoisyChannel(input_codec, output_codec, models, self.weights, self.search)
-        features = [tags for _, tags in self._tagged()]
+        if self.models[0][0] != "direct":
+            return self._do_baseline(device)
+        model, features = self._model(device), [tags for _, tags in self._tagged()]
         outputs = model.batch(self.inputs, self.n_best, features, BATCH, align=False)
         if not self.all_terms:
             return outputs
         held_out = HeldOut("", list(self.inputs), features, [])
         lists = with_all_terms(model, held_out, Decoded(outputs, 0.0))
-        return [[Output(output_codec.decode(h.tokens), h) for h in best] for best in lists]
+        return [[Output(model.output_codec.decode(h.tokens), h) for h in best] for best in lists]
 
     def score(
         self, outputs: Sequence[Sequence[tuple[int, ...]]], device: str
     ) -> list[dict[tuple[int, ...], Hypothesis]]:
         """The scores of given outputs of each input, by their tokens."""
-        models = {role: _load(path, role, device) for role, path in self.models}
-        input_codec, output_codec = RunDirectory(self.models[0][1]).codecs()
-        decoder = NoisyChannelDecoder(**models, weights=self.weights, **self.search.arguments())
-        inputs = [input_codec.encode(text, tags) for text, tags in self._tagged()]
-        contexts = [output_codec.ids((), tags)[:-1] for _, tags in self._tagged()]
-        scored = decoder.rerank(inputs, outputs, contexts, align=False)
+        model = self._model(device)
+        inputs = [model.input_codec.encode(text, tags) for text, tags in self._tagged()]
+        contexts = [model.context(tags) for _, tags in self._tagged()]
+        scored = model.decoder.rerank(inputs, outputs, contexts, align=False)
         return [{hypothesis.tokens: hypothesis for hypothesis in hypotheses} for hypotheses in scored]
+
+    def _model(self, device: str) -> NoisyChannel:
+        models = {role: _load(path, role, device) for role, path in self.models}
+        return NoisyChannel(*RunDirectory(self.models[0][1]).codecs(), models, self.weights, self.search)
+
+    def _do_baseline(self, device: str) -> list[list[Output]]:
+        ((role, path),) = self.models
+        input_codec, output_codec = RunDirectory(path).codecs()
+        inputs = [input_codec.encode(text, tags) for text, tags in self._tagged()]
+        found = beam_search(_load(path, role, device), inputs, beam_size=self.search.k2, n_best=self.n_best)
+        return [[Output(output_codec.decode(h.tokens), h) for h in best] for best in found]
 
     def first(self, n: int | None) -> Task:
         """The same for the first so many inputs; for all where None."""
@@ -78,6 +82,16 @@ class Task:
 
     def _tagged(self) -> list[tuple[str, tuple[str, ...]]]:
         return list(zip(self.inputs, self.features or ((),) * len(self.inputs), strict=True))
+
+
+def by_letters(output: Output) -> Hypothesis:
+    """An output's hypothesis with letters for tokens: pools hold outputs of types with vocabularies of their own."""
+    return replace(output.hypothesis, tokens=tuple(map(ord, output.text)))
+
+
+def letter_pool(forms: Sequence[str]) -> CandidatePool:
+    """Where outputs ``by_letters`` are gathered, to be compared with these forms."""
+    return CandidatePool(make_metric("accuracy"), [[x] for x in forms], lambda letters: "".join(map(chr, letters)))
 
 
 def back_translate(run: Path, forms: Sequence[str], device: str, seed: int = 1) -> list[tuple[str, str]]:

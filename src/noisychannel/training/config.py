@@ -52,7 +52,8 @@ class TrainingConfig:
         patience: Stop after so many evaluations without a better dev perplexity.
         decay: What the learning rate is multiplied by when dev perplexity has not improved.
         decay_patience: Evaluations without improvement before each decay.
-        checkpoint_every: Updates between checkpoints; there is one after each evaluation too.
+        checkpoint_every: Updates between checkpoints; there is one after each evaluation too. (In CUDA graphs: one a
+            minute.)
         log_every: Updates between records of the training loss.
         precision: fp32; tf32 rounds the factors of the networks' products on a GPU; bf16 runs the networks in it.
             Probabilities and the lattice stay in float32.

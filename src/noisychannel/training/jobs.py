@@ -28,14 +28,14 @@ from noisychannel.training.together import train_together
 from noisychannel.training.world import World, choose_device
 
 GPU_PROCESSES = 8
-"""Processes that train on one GPU at the same time, at most."""
+"""Processes that work on one GPU at the same time, at most."""
 MOST_TOGETHER = 32
 """Models that one process trains together, at most; more would gain little and take more memory."""
 
 
-def choose_processes(jobs: Sequence[Job], device: torch.device) -> int:
-    """As many as there are cores; on a GPU, where each has memory of its own, at most GPU_PROCESSES."""
-    return max(1, min(len(jobs), _cores(), GPU_PROCESSES if device.type == "cuda" else _cores()))
+def choose_processes(jobs: int, device: torch.device) -> int:
+    """For so many jobs: as many as there are cores; on a GPU, where each has its own memory, at most GPU_PROCESSES."""
+    return max(1, min(jobs, cores(), GPU_PROCESSES if device.type == "cuda" else cores()))
 
 
 def run_jobs(jobs: Sequence[Job], processes: int, listen: Listener) -> list[Finished]:
@@ -49,7 +49,7 @@ def run_jobs(jobs: Sequence[Job], processes: int, listen: Listener) -> list[Fini
     stop: Any = context.Event()
     listener = threading.Thread(target=_pass_on, args=(news, listen), daemon=True)
     listener.start()
-    start = (news, stop, max(1, _cores() // processes))
+    start = (news, stop, max(1, cores() // processes))
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_start_worker, initargs=start)
     try:
         return _share_out(jobs, processes, pool)
@@ -147,7 +147,7 @@ def _ignoring_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _cores() -> int:
+def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -71,7 +71,7 @@ def train_runs(
             jobs += _prepare_run(run, config, say, overwrite, locks.enter_context(_locked(run)))
         if not jobs:
             return []
-        processes = configs[0].jobs or choose_processes(jobs, choose_device(configs[0].device))
+        processes = configs[0].jobs or choose_processes(len(jobs), choose_device(configs[0].device))
         finished = run_jobs(jobs, processes, listen)
         for config in configs:
             _remove_data(RunDirectory(Path(config.run_dir)))
@@ -83,6 +83,7 @@ def prepare_run(config: RunConfig, say: Say = print) -> None:
     run = RunDirectory(Path(config.run_dir))
     with _locked(run) as begun:
         _prepare_run(run, config, say, False, begun)
+        _remove_data(run)
 
 
 def _remove_data(run: RunDirectory) -> None:

@@ -63,12 +63,19 @@ def _distance(one: Weights, other: Weights) -> float:
     return float(np.linalg.norm(vector(one) - vector(other)))
 
 
-def random_search(candidates: Candidates, system: System, seed: int) -> list[Weights]:
-    """The best few weights that a tree-structured Parzen estimator meets in the ranges of the free weights."""
+def require_optuna() -> None:
+    """Complain now, before anything that takes long, if more than one weight cannot be tuned."""
     try:
-        import optuna
+        import optuna  # noqa: F401
     except ImportError as error:
         raise missing_extra("optuna", "tune", "tuning more than one weight") from error
+
+
+def random_search(candidates: Candidates, system: System, seed: int) -> list[Weights]:
+    """The best few weights that a tree-structured Parzen estimator meets in the ranges of the free weights."""
+    require_optuna()
+    import optuna
+
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
