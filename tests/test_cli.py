@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from noisychannel import NoisyChannel, Weights
 from noisychannel.cli.main import COMMANDS, main
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
 from noisychannel.training.parse import dump_config, known_keys, parse_config
+from noisychannel.weights import SearchSettings
 from toys import tag, toy_config, write_pairs
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -167,10 +169,14 @@ def test_score_counts_unknown_symbols(trained: Path) -> None:
 
 
 def test_features_stand_before_what_each_model_reads(tmp_path: Path) -> None:
-    config = toy_config(tmp_path, models=("direct", "channel"), max_epochs=1)
+    config = toy_config(tmp_path, models=("direct", "channel", "lm"), max_epochs=1)
     tag(config, "V;PST")
     assert main(["train", write_config(config)]) == 0
     record = json.loads(score(Path(config.run_dir), "ab\taab\tV;PST\n").stdout)
+    model = NoisyChannel.load(config.run_dir, weights=Weights(1.0, 1.0, 1.0), search=SearchSettings(search="marginal"))
+    ((_, terms),) = model.rerank("ab", ["aab"], ("V", "PST"))
+    for role in ("direct", "channel", "lm"):
+        assert record[role] == pytest.approx(getattr(terms, role), abs=1e-4), "as decoding has it"
     assert record["input_symbols"] == ["<V>", "<PST>", "a", "b", "<eos>"]
     assert record["output_symbols"] == ["a", "a", "b", "<eos>"]
     assert record["channel_alignment"][-1] == 2 + len("aab"), "the channel reads the tags before the output"

@@ -196,7 +196,8 @@ def test_a_search_asks_the_models_what_they_were_trained_to_answer(features: tup
         (found,) = model.rerank(x, [y], features)
         for role in lost:
             lost[role] -= getattr(found.hypothesis, role)
-            symbols[role] += len(x) + len(features) + 1 if role == "channel" else len(y) + 1
+            written = x if role == "channel" else y
+            symbols[role] += len(written) + 1 + (0 if role == "direct" else len(features))
     for role, total in lost.items():
         assert math.exp(total / symbols[role]) == pytest.approx(run.dev_perplexity(role), rel=1e-3), role
 

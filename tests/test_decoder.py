@@ -265,20 +265,26 @@ def test_equals_the_search_by_enumeration(search: str, channel_alignment: str) -
     assert compared >= 18
 
 
-def test_contexts_are_read_by_the_channel_before_the_output() -> None:
+@pytest.mark.parametrize("lm_reads", [False, True])
+def test_contexts_are_read_before_the_output(lm_reads: bool) -> None:
+    """By the channel, and by a language model that is one of features and outputs."""
     models = random_models(9)
+    models.lm.reads_features = lm_reads
     contexts = [(4,), (), (5, 4), (5,)]
     xs = INPUTS[:4]
     decoder = NoisyChannelDecoder(**models.for_weights(ALL), weights=ALL, **UNBOUNDED, max_length=3)
     outputs = every_output([4, 5], 3)
     for x, context, found in zip(xs, contexts, decoder.decode(xs, n_best=50, contexts=contexts), strict=True):
         direct = terms(models, x, outputs)
-        channel = terms(models, x, [(*context, *tokens) for tokens in outputs])
+        after_context = terms(models, x, [(*context, *tokens) for tokens in outputs])
         expected = [
-            (tokens, objective(ALL, a.viterbi, b.channel, a.lm, a.length))
-            for tokens, a, b in zip(outputs, direct, channel, strict=True)
+            (tokens, objective(ALL, a.viterbi, b.channel, (b if lm_reads else a).lm, a.length))
+            for tokens, a, b in zip(outputs, direct, after_context, strict=True)
         ]
-        assert_same(found, sorted(expected, key=lambda pair: -pair[1]))
+        expected.sort(key=lambda pair: -pair[1])
+        assert_same(found, expected)
+        (reranked,) = decoder.rerank([x], [outputs], [context])
+        assert_same(reranked[: len(found)], expected)
 
 
 # --- 4. the batch ----------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from noisychannel.reproduce.inflection_data import (
     some,
     without_lemmas,
 )
+from noisychannel.reproduce.sigmorphon import Year, tags_of
 
 PLURAL, DATIVE = "case=nominative:number=plural", "case=dative:number=plural"
 TABLES = {
@@ -322,3 +323,15 @@ def test_the_real_shared_tasks() -> None:
     assert not train & dev
     assert not (train | dev) & test
     assert {row.tags for rows in modern for row in rows} == {row.tags for row in modern.train}
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the data is not here: set NOISYCHANNEL_DATA")
+@pytest.mark.parametrize("year", [2017, 2023])
+def test_the_real_lists_have_the_tags_of_the_shared_task(year: Year) -> None:
+    """All of them but the imperatives."""
+    tags = {pair.tags for pair in read_sigmorphon(DATA, year).train}
+    attributes = [type_ for part in ("noun", "verb") for type_ in read_unpaired(DATA / "unpaired" / f"de_{part}.tsv")]
+    listed = [tags_of(type_, year) for type_ in attributes]
+    assert len(set(listed)) == len(attributes)
+    assert tags - set(listed) == {x for x in tags if ";IMP;" in x}
+    assert set(listed) <= tags

@@ -128,7 +128,18 @@ def test_features_stand_before_inputs_and_before_what_the_channel_reads(shop: Wo
     inputs = [["<V>", "<PST>", "a", "b", "<eos>"], ["<N>", "b", "<eos>"], ["a", "<eos>"]]
     assert direct(prepared) == (inputs, spelled("xy", "y", "x"))
     assert channel(prepared) == ([["<V>", "<PST>", "x", "y", "<eos>"], ["<N>", "y", "<eos>"], ["x", "<eos>"]], inputs)
-    assert language_model(prepared) == spelled("xy", "y", "x")
+    assert language_model(prepared) == [["<V>", "<PST>", "x", "y", "<eos>"], ["<N>", "y", "<eos>"], ["x", "<eos>"]]
+
+
+def test_the_language_model_reads_features_where_all_its_outputs_have_them(shop: Workshop) -> None:
+    pairs = "ab\txy\tV\n"
+    tagged = shop.prepare(pairs, columns="unimorph", unpaired="V;PST\tyy\n", unpaired_columns="features,output")
+    assert language_model(tagged) == [["<V>", "x", "y", "<eos>"], ["<V>", "<PST>", "y", "y", "<eos>"]]
+    assert tagged.input_codec.features == ("V",)
+    assert tagged.output_codec.features == ("PST", "V"), "what unpaired outputs alone have is known too"
+    plain = shop.prepare(pairs, columns="unimorph", unpaired="yy\n")
+    assert language_model(plain) == spelled("xy", "yy")
+    assert plain.output_codec.features == ("V",)
 
 
 @pytest.mark.parametrize("role", ["seq2seq", "attention"])

@@ -21,7 +21,7 @@ from noisychannel.reproduce.inflection import Inflection, Scale
 from noisychannel.reproduce.inflection_experiment import run_experiment
 from noisychannel.reproduce.inflection_report import markdown
 from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, Measured, Row, significance
-from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble
+from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble, word_list
 from noisychannel.reproduce.tasks import Task, back_translate
 from noisychannel.reproduce.wiktionary import Wiktionary
 from noisychannel.training.config import ModelConfig
@@ -84,8 +84,9 @@ def test_every_row_of_the_paper_and_more(results: dict) -> None:
     names = {(row["setting"], row["name"]) for row in results["rows"]}
     assert {("paper", row.name) for row in ROWS} <= names
     full = FULL_BETTER.name
-    further = ("one model for all types", "ensemble of the seeds", "density ratio", "chosen from all searches")
-    further = (*further, "back-translation")
+    further = ("one direct model and channel for all types", "one model of each kind for all types", "density ratio")
+    further = (*further, "ensemble of the seeds", "chosen from all searches", "back-translation")
+    assert ("paper", f"{full}, and the word list") in names
     assert {("strict", f"{full}, {x}") for x in (*further, "0 unpaired", "10 unpaired", "40 pairs")} <= names
     assert len(names) == len(results["rows"])
 
@@ -187,8 +188,27 @@ def test_a_density_ratio_prefers_what_the_paired_outputs_did_not_teach(
     arguments = [some], [some], [Path("lm")], [["cd", "cd"]], SYSTEMS["direct+channel+lm"], "cpu"
     outputs, notes = density_ratio(*arguments)
     assert outputs == [["cd", "cd"]]
-    assert notes["ratio"] == reranking.RATIOS[0]
+    assert notes["ratio"] == reranking.RATIOS[1]
     assert notes["dev accuracy on the lists"] == 100.0
+
+
+def test_a_word_list_decides_between_equals(experiment: Inflection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first input's list has the worse output, the second's has none, and the third cannot be mended by it."""
+    worse, better = -3.0, -2.0
+
+    def output(text: str, lm: float) -> Output:
+        tokens = tuple(map(ord, text))
+        return Output(text, Hypothesis(tokens, 0.0, -1.0, -1.0, lm, len(text) + 1, None, None, True))
+
+    both = [output("ab", better), output("cd", worse)]
+    monkeypatch.setattr(Task, "do", lambda self, device: [both] * 3)
+    some = task(experiment, 1, Weights(1.0, 1.0, 1.0, 0.0))
+    lists = [[{"cd"}, (), {"cd"}]]
+    dev_forms = [["cd", "ab", "xy"]]
+    outputs, notes = word_list([some], [some], [lists, lists], dev_forms, SYSTEMS["direct+channel+lm"], "cpu")
+    assert outputs == [["cd", "ab", "cd"]]
+    assert notes["bonus"] > better - worse
+    assert notes["dev accuracy on the lists"] == pytest.approx(200 / 3)
 
 
 def test_what_all_searches_found_is_at_least_as_good_on_dev(experiment: Inflection, results: dict) -> None:

@@ -22,15 +22,19 @@ from noisychannel.reproduce.inflection import Scale
 from noisychannel.reproduce.inflection_experiment import run_experiment, table_rows
 from noisychannel.reproduce.inflection_report import markdown
 from noisychannel.reproduce.inflection_systems import Row, measure, tasks
-from noisychannel.reproduce.sigmorphon import ALL, Sigmorphon, Year
+from noisychannel.reproduce.sigmorphon import ALL, Sigmorphon, Year, tags_of
 from noisychannel.reproduce.tasks import Task
 from noisychannel.training.config import ModelConfig
 from noisychannel.weights import SearchSettings
 
 FORMS: dict[str, Callable[[str], str]] = {
-    "N;SG": lambda x: x,
-    "N;GEN(1,PL)": lambda x: x + "n",
-    "V;PST;PL": lambda x: "g" + x,
+    "case=nominative:number=singular": lambda x: x,
+    "case=genitive:number=plural": lambda x: x + "n",
+    "person=3rd:number=plural:tense=past:mood=indicative": lambda x: "g" + x,
+}
+TAGS: dict[Year, tuple[str, ...]] = {
+    2017: ("N;NOM;SG", "N;GEN;PL", "V;IND;PST;3;PL"),
+    2023: ("N;NOM(SG)", "N;GEN(PL)", "V;IND;PST;NOM(3,PL)"),
 }
 LEMMAS = sorted({"".join(random.Random(n).choices("abdeko", k=2 + n % 4)) for n in range(150)})
 random.Random(1).shuffle(LEMMAS)
@@ -42,7 +46,7 @@ FILES: dict[Year, tuple[str, str, str]] = {
 SEARCH = SearchSettings(k1=3, k2=2, max_growth=3)
 TINY = Scale(
     pairs=200,
-    unpaired=90,
+    unpaired=30,
     seeds=(1, 2),
     hidden_size=24,
     epochs=2,
@@ -69,17 +73,23 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders of the real data. Held-out lemmas have the first tag set and one of the others, in turn."""
     morphology = tmp_path_factory.mktemp("data") / "morphology"
     (morphology / "unpaired").mkdir(parents=True)
-    for part in ("noun", "verb"):
-        forms = [form for x in UNPAIRED for form in (*(f(x) for f in FORMS.values()), f"{x}m")]
-        lines = [f"{part}={n}\t{form}\tlist\n" for n in range(2) for form in forms]
+    for part, first_word in (("noun", "case"), ("verb", "person")):
+        lines = [
+            f"{attributes}\t{form}\tlist\n"
+            for attributes, inflect in FORMS.items()
+            if attributes.startswith(first_word)
+            for x in UNPAIRED
+            for form in (inflect(x), f"{x}m")
+        ]
         (morphology / "unpaired" / f"de_{part}.tsv").write_text("".join(lines))
-    first, *others = FORMS
     for year, files in FILES.items():
+        forms = dict(zip(TAGS[year], FORMS.values(), strict=True))
+        first, *others = forms
         (morphology / f"sigmorphon{year}").mkdir()
-        items = [[(x, tags) for x in TRAIN for tags in FORMS]]
+        items = [[(x, tags) for x in TRAIN for tags in forms]]
         items += [[(x, tags) for n, x in enumerate(words) for tags in (first, others[n % 2])] for words in (DEV, TEST)]
         for file, of_split in zip(files, items, strict=True):
-            rows = [(x, FORMS[tags](x), tags) if year == 2017 else (x, tags, FORMS[tags](x)) for x, tags in of_split]
+            rows = [(x, forms[tags](x), tags) if year == 2017 else (x, tags, forms[tags](x)) for x, tags in of_split]
             text = "".join("\t".join(row) + "\n" for row in rows)
             (morphology / f"sigmorphon{year}" / file).write_text(text)
     return morphology.parent
@@ -102,7 +112,7 @@ def test_every_row_in_both_settings(results: dict) -> None:
     assert {len(row["seeds"]) for row in results["rows"]} == {1, 2}
     full = [row for row in results["rows"] if row["name"] == "direct + channel + LM + bias (bi)"]
     assert [len(row["seeds"]) for row in full] == [2, 2]
-    assert {tags for items in results["examples"].values() for tags, *_ in items} <= set(FORMS)
+    assert {tags for items in results["examples"].values() for tags, *_ in items} <= set(TAGS[2017])
     for row in results["rows"]:
         for accuracy in row["seeds"].values():
             assert accuracy * 24 / 100 == pytest.approx(round(accuracy * 24 / 100)), "a share of the 24 test items"
@@ -120,12 +130,14 @@ def test_the_table_cites_the_task(results: dict) -> None:
 
 def test_strict_lists_hold_no_form_of_a_held_out_lemma(experiment: Sigmorphon) -> None:
     lists = experiment.lists()
-    assert len(lists["paper"][ALL]) == len(set(lists["paper"][ALL])), "a form of several types is there once"
-    gold = {item.form for split in experiment.tables[ALL][1:] for item in split}
-    for forms in (gold, {*DEV, *TEST}, {f"{x}m" for x in DEV + TEST}):
-        assert forms <= set(lists["paper"][ALL])
-        assert not forms & set(lists["strict"][ALL])
-    assert {len(forms[ALL]) for forms in experiment.unpaired().values()} == {TINY.unpaired}
+    assert set(lists["paper"]) == set(lists["strict"]) == set(TAGS[2017])
+    for tags in TAGS[2017]:
+        gold = {item.form for split in experiment.tables[ALL][1:] for item in split if item.tags == tags}
+        for forms in (gold, {f"{x}m" for x in DEV + TEST}):
+            assert forms <= set(lists["paper"][tags])
+            assert not forms & set(lists["strict"][tags])
+    for forms_of in experiment.unpaired().values():
+        assert {len(forms) for forms in forms_of.values()} == {TINY.unpaired}
 
 
 def test_accuracy_is_the_share_of_right_items(experiment: Sigmorphon, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,14 +162,14 @@ def test_models_inflect_by_the_tags(experiment: Sigmorphon) -> None:
     (measured,) = measure(experiment, [(Row("trained", "direct", direct="trained", seeds=1), "paper")])
     assert measured.mean > 75
     for codec in experiment.run("trained-1").codecs():
-        assert set(codec.features) == {tag for tags in FORMS for tag in tags.split(";")}
+        assert set(codec.features) == {tag for tags in TAGS[2017] for tag in tags.split(";")}
 
 
 def test_items_of_mixed_tags_are_decoded_and_scored_as_each_alone(experiment: Sigmorphon, results: dict) -> None:
     row = Row("full", "direct+channel+lm")
     (task,) = tasks(experiment, row, "strict", 1, "test", Weights(1.0, 0.5, 0.5, 0.1), SEARCH)
     assert {role for role, _ in task.models} == {"direct", "channel", "lm"}
-    assert set(task.features) == {tuple(tags.split(";")) for tags in FORMS}
+    assert set(task.features) == {tuple(tags.split(";")) for tags in TAGS[2017]}
     task = task.first(4)
     outputs = [best[0] for best in task.do("cpu")]
     scored = task.score([[output.hypothesis.tokens] for output in outputs], "cpu")
@@ -171,6 +183,17 @@ def test_items_of_mixed_tags_are_decoded_and_scored_as_each_alone(experiment: Si
         (otherwise,) = other.score([[tokens]], "cpu")
         assert otherwise[tokens].direct != pytest.approx(by_itself[tokens].direct, abs=1e-6)
         assert otherwise[tokens].channel != pytest.approx(by_itself[tokens].channel, abs=1e-6)
+        assert otherwise[tokens].lm != pytest.approx(by_itself[tokens].lm, abs=1e-6)
+
+
+@pytest.mark.parametrize("year", [2017, 2023])
+def test_attributes_become_the_tags_of_the_year(year: Year) -> None:
+    assert tuple(tags_of(attributes, year) for attributes in FORMS) == TAGS[year]
+    assert tags_of("type=infinitive", year) == "V;NFIN"
+    assert tags_of("type=participle:tense=present", year) == "V.PTCP;PRS"
+    for bad in ("case=ablative:number=plural", "number=plural", "plural"):
+        with pytest.raises(BadInputError, match=f"the attributes '{bad}'"):
+            tags_of(bad, year)
 
 
 def test_the_command_writes_the_results_of_2023(

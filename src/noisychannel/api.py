@@ -150,5 +150,5 @@ class NoisyChannel:
         return OnlineText(self.input_codec, self.output_codec, decoder)
 
     def context(self, features: Sequence[str]) -> list[int]:
-        """What the channel reads before an output."""
+        """What the channel, and a language model that knows features, read before an output."""
         return self.output_codec.ids((), features)[:-1]

@@ -49,7 +49,6 @@ class Scorer:
     def _score_chunk(self, rows: list[Row]) -> list[dict[str, Any]]:
         tagged_inputs = [self.input_codec.encode(row.input, row.features) for row in rows]
         tagged_outputs = [self.output_codec.encode(row.output, row.features) for row in rows]
-        inputs = [self.input_codec.encode(row.input) for row in rows]
         outputs = [self.output_codec.encode(row.output) for row in rows]
         records: list[dict[str, Any]] = []
         for row, input_ids, output_ids in zip(rows, tagged_inputs, outputs, strict=True):
@@ -66,9 +65,10 @@ class Scorer:
         for role in self.models:
             match role:
                 case "lm":
-                    corpus = Corpus(None, Sequences.of(outputs))
+                    spoken = tagged_outputs if self.models[role].reads_features else outputs
+                    corpus = Corpus(None, Sequences.of(spoken))
                 case "channel":
-                    corpus = Corpus(Sequences.of(tagged_outputs), Sequences.of(inputs))
+                    corpus = Corpus(Sequences.of(tagged_outputs), Sequences.of(tagged_inputs))
                 case _:
                     corpus = Corpus(Sequences.of(tagged_inputs), Sequences.of(outputs))
             self._add_scores(role, corpus, records)

@@ -3,7 +3,8 @@
 The first pass counts symbols (or trains subwords) for each group; the second writes ids. Both sides' vocabularies
 hold the feature symbols: features stand before x for the direct model, and for the channel before both y, which it
 reads, and x, which it writes. (It writes the input as the direct model reads it: the search asks for it position by
-position. Features it has just read are easily written.)
+position. Features it has just read are easily written.) They stand before y for the language model too, unless there
+are unpaired outputs without features.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Split = Literal["train", "dev", "unpaired"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "unpaired")
 PAIRED: tuple[Split, ...] = ("train", "dev")
 SEQUENCES = ("tagged_inputs", "outputs", "tagged_outputs", "all_outputs")
-"""What is stored of train and dev; ``all_outputs`` of train holds the unpaired outputs too."""
+"""What is stored of train and dev; ``all_outputs``, the language model's, of train holds the unpaired outputs too."""
 
 
 @dataclass(kw_only=True)
@@ -41,7 +42,8 @@ class DataConfig:
         train_outputs: For two parallel files: the output side of train (then train is the input side).
         dev_outputs: For two parallel files: the output side of dev.
         unpaired: Further outputs without inputs, for the language model.
-        unpaired_columns: What the columns of unpaired are; a plain list has one, output.
+        unpaired_columns: What the columns of unpaired are; a plain list has one, output. With a features column, the
+            language model reads the features too.
         feature_separator: What separates features.
         input: How the input's text becomes symbols.
         output: How the output's text becomes symbols.
@@ -142,6 +144,12 @@ class DataSource:
     def grouped(self) -> bool:
         return "group" in self.columns.roles
 
+    @property
+    def lm_reads_features(self) -> bool:
+        """Whether features stand before the outputs of the language model: wherever all its outputs have them."""
+        unpaired = "features" in self.unpaired_columns.roles or not self.config.unpaired
+        return "features" in self.columns.roles and unpaired
+
     def rows(self, split: Split) -> Iterator[Row]:
         """The rows of a split, in file order; an empty split is refused."""
         config = self.config
@@ -196,17 +204,20 @@ def _build_codecs(source: DataSource) -> dict[str, tuple[Codec, Codec]]:
 
     input_counts: dict[str, Counter[str]] = defaultdict(Counter)
     output_counts: dict[str, Counter[str]] = defaultdict(Counter)
-    features: dict[str, set[str]] = defaultdict(set)
+    input_features: dict[str, set[str]] = defaultdict(set)
+    output_features: dict[str, set[str]] = defaultdict(set)
     for row in source.rows("train"):
         input_counts[row.group].update(input_splitter.split(normalise(row.input, config.input)))
-        features[row.group].update(row.features)
+        input_features[row.group].update(row.features)
+        output_features[row.group].update(row.features)
     for row in chain(source.rows("train"), source.rows("unpaired")):
         if row.group in input_counts:
             output_counts[row.group].update(output_splitter.split(normalise(row.output, config.output)))
+            output_features[row.group].update(row.features if source.lm_reads_features else ())
     return {
         group: (
-            Codec.build(config.input, input_splitter, input_counts[group], features[group]),
-            Codec.build(config.output, output_splitter, output_counts[group], features[group]),
+            Codec.build(config.input, input_splitter, input_counts[group], input_features[group]),
+            Codec.build(config.output, output_splitter, output_counts[group], output_features[group]),
         )
         for group in input_counts
     }
@@ -235,7 +246,7 @@ def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
                 raise BadInputError(f"{row.where}: the group {row.group!r} does not occur in {known}")
             counts = prepared[row.group].counts[split]
             counts.lines += 1
-            encoded = _encode_row(row, prepared[row.group], source.config.too_long, counts)
+            encoded = _encode_row(row, prepared[row.group], source, counts)
             if encoded is None:
                 counts.dropped += 1
                 continue
@@ -255,7 +266,7 @@ def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
                 )
 
 
-def _encode_row(row: Row, prepared: Prepared, too_long: str, counts: Counts) -> dict[str, list[int]] | None:
+def _encode_row(row: Row, prepared: Prepared, source: DataSource, counts: Counts) -> dict[str, list[int]] | None:
     """The ids of a row under each name of SEQUENCES; None where it is to be dropped."""
     sides: dict[str, list[str]] = {}
     truncated = False
@@ -263,7 +274,7 @@ def _encode_row(row: Row, prepared: Prepared, too_long: str, counts: Counts) -> 
         symbols = codec.split(getattr(row, side))
         limit = codec.config.max_length
         if limit is not None and len(symbols) > limit:
-            if too_long == "drop":
+            if source.config.too_long == "drop":
                 return None
             truncated = True
             symbols = symbols[:limit]
@@ -277,7 +288,7 @@ def _encode_row(row: Row, prepared: Prepared, too_long: str, counts: Counts) -> 
             counts.unknown.update(name for name, i in zip(names, ids, strict=False) if i == UNK)
     return {
         "outputs": outputs,
-        "all_outputs": outputs,
+        "all_outputs": output_tags + outputs if source.lm_reads_features else outputs,
         "tagged_inputs": input_tags + inputs,
         "tagged_outputs": output_tags + outputs,
     }

@@ -70,22 +70,30 @@ def first_table(models: Models, settings: Settings, sentences: Sentences) -> Tab
             read, channel_state = models.channel.step_inputs(symbol_B, channel_state)
             column, _ = _advance(models.channel, settings, sentences, packing, column, read)
     start[:, :, 0] = 0.0
-    bos = torch.full((B, 1), BOS, device=start.device)
-    output, direct_state = models.direct.step_outputs(bos[:, 0], models.direct.start_outputs(B))
+    bos_B = torch.full((B,), BOS, device=start.device)
+    output, direct_state = models.direct.step_outputs(bos_B, models.direct.start_outputs(B))
+    lm = lm_state = None
+    last_B = bos_B
+    if models.lm is not None:
+        lm, lm_state = start[:, :, 0].clone(), models.lm.start(B)
+        for symbol_B in sentences.context.unbind(1) if models.lm.reads_features else ():
+            next_BV, lm_state = models.lm.step(last_B, lm_state)
+            lm += next_BV.gather(1, symbol_B[:, None])
+            last_B = symbol_B
     return Table(
         objective=start,
         direct=start,
-        lm=None if models.lm is None else start[:, :, 0].clone(),
+        lm=lm,
         column=column,
         packing=packing,
         output_scores=packing.spread(output.scores),
         output_gate=output.gate,
         direct_state=direct_state,
         channel_state=channel_state,
-        lm_state=None if models.lm is None else models.lm.start(B),
+        lm_state=lm_state,
         lm_parent=packing.sentence,
-        parent=torch.zeros_like(bos),
-        symbol=bos,
+        parent=torch.zeros_like(last_B)[:, None],
+        symbol=last_B[:, None],
     )
 
 

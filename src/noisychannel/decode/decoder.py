@@ -117,9 +117,10 @@ class NoisyChannelDecoder:
     ) -> list[list[Hypothesis]]:
         """The best outputs of each input (ids ending in EOS), decoded as one batch.
 
-        ``contexts`` are symbols that stand before each output and that the channel reads first (features). Where no
-        output reached EOS there is one hypothesis, the best partial one, with ``complete=False``. ``align`` asks for
-        the best alignments, which the search itself does not need.
+        ``contexts`` are symbols that stand before each output (features): the channel reads them first, and so does a
+        language model with ``reads_features``, whose score is then that of both. Where no output reached EOS there is
+        one hypothesis, the best partial one, with ``complete=False``. ``align`` asks for the best alignments, which the
+        search itself does not need.
         """
         if n_best < 1:
             raise ValueError(f"n_best must be at least 1, but is {n_best}")
@@ -263,7 +264,8 @@ class NoisyChannelDecoder:
                 if self.channel_alignment == "viterbi":
                     channel = self.models.channel.viterbi(*pairs.channel)[0]
             if self.models.lm is not None and self.weights.lm:
-                lm = self.models.lm.log_prob(*pairs.direct[2:])
+                outputs = pairs.channel[:2] if self.models.lm.reads_features else pairs.direct[2:]
+                lm = self.models.lm.log_prob(*outputs)
             for n, (_, _, tokens) in enumerate(some):
                 channel_n, lm_n = (None if x is None else x[n].double() for x in (channel, lm))
                 score = self.weights.combine(direct[n].double(), channel_n, lm_n, len(tokens) + 1)

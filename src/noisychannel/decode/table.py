@@ -137,7 +137,7 @@ class Sentences(NamedTuple):
     channel: Known | None
     """What the channel is to write."""
     context: Tensor
-    """What stands before every output, and the channel reads first (features): [B,T]."""
+    """What stands before every output (features), and the channel reads first, as may the language model: [B,T]."""
 
     def at_last(self, x_BQI: Tensor) -> Tensor:
         """The value in each sentence's last column: [B,Q]."""
@@ -165,7 +165,7 @@ class Table(NamedTuple):
     direct: Tensor
     """log q(prefix, z = i | x), whole: [B,P,I]."""
     lm: Tensor | None
-    """log p(prefix): [B,P]."""
+    """log p(prefix), or of what stands before it too, where the language model has read that: [B,P]."""
     column: ChannelColumn | None
     """[B,P,I]."""
     packing: Packing
@@ -183,7 +183,7 @@ class Table(NamedTuple):
     parent: Tensor
     """Slot of the prefix without its last symbol, in the table before: [B,P]."""
     symbol: Tensor
-    """The last symbol: [B,P]."""
+    """The last symbol; of the empty prefix, the last that the language model is to read before it: [B,P]."""
 
     def select(self, rows: Tensor) -> Table:
         """The table of the given sentences."""

@@ -1,5 +1,8 @@
 """The source model p(y): an LSTM language model, trained on the outputs of the pairs and any unpaired outputs.
 
+Where the unpaired outputs have features too, these stand before each output, and it is a model of both together: when
+it has read them, it knows what kind of output follows.
+
 Shapes: B batch, J output positions, N sequences stepped together, V symbols.
 """
 
@@ -23,8 +26,11 @@ class LanguageModel(nn.Module):
         num_layers: int = 2,
         dropout: float = 0.0,
         embedding_size: int | None = None,
+        reads_features: bool = False,
     ) -> None:
+        """``reads_features``: whether features stand before its outputs; a search then has it read them first."""
         super().__init__()
+        self.reads_features = reads_features
         self.decoder = ForwardLSTM(vocab_size, embedding_size or hidden_size, hidden_size, num_layers, dropout)
         self.word = nn.Linear(hidden_size, vocab_size)
 

@@ -68,6 +68,11 @@ class ChannelModel(Transducer, Protocol[S]):
 class SourceModel(Protocol[S]):
     """p(y)."""
 
+    @property
+    def reads_features(self) -> bool:
+        """Whether it is p(features, y), with the features before y."""
+        ...
+
     def log_prob(self, outputs: Tensor, output_lengths: Tensor) -> Tensor: ...
 
     def start(self, n: int) -> S: ...

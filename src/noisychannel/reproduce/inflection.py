@@ -4,9 +4,9 @@
     work/runs/bi-1, uni-1   seed 1: direct model (reading both ways, or one), and the channel
     work/runs/lm-paper      the language models of a setting
 
-A run has one set of models for each type, or one for all, with the tags as features. All runs share the vocabularies of
-one of the latter, so that their models can be mixed. Whatever is finished in ``work`` is left alone, so an experiment
-that was interrupted goes on when it is repeated.
+A run has one set of models for each type, or one for all, with the tags as features (the language model's too). All
+runs share the vocabularies of one of the latter, so that their models can be mixed. Whatever is finished in ``work`` is
+left alone, so an experiment that was interrupted goes on when it is repeated.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Scale:
     lm_updates: int = 10_000
     """At most, but one epoch at least."""
     better_lm_rate: float = 1e-3
-    better_lm_updates: int = 12_000
+    better_lm_updates: int = 8_000
     """A rate at which the language model learns better, and faster."""
     search: SearchSettings = SearchSettings(k1=60, k2=30, max_growth=8)  # noqa: RUF009 (frozen)
     tuning: SearchSettings = SearchSettings(k1=20, k2=10, max_growth=8)  # noqa: RUF009 (frozen)
@@ -99,7 +99,7 @@ class Inflection(ABC):
 
     @abstractmethod
     def lists(self) -> Mapping[Setting, Mapping[str, list[str]]]:
-        """All unpaired forms of each type."""
+        """All unpaired forms of each tag set."""
 
     @abstractmethod
     def grouped(self, name: str) -> bool:
@@ -114,10 +114,11 @@ class Inflection(ABC):
         return list(self.tables)
 
     def unpaired(self) -> dict[Setting, dict[str, list[str]]]:
-        """The unpaired forms of each type, as many as the scale allows."""
+        """The unpaired forms of each tag set that there are pairs of, as many as the scale allows."""
+        tag_sets = {pair.tags for splits in self.tables.values() for pair in splits.train}
         return {
-            setting: {name: _at_most(forms[name], self.scale.unpaired) for name in self.types}
-            for setting, forms in self.lists().items()
+            setting: {tags: _at_most(forms, self.scale.unpaired) for tags, forms in lists.items() if tags in tag_sets}
+            for setting, lists in self.lists().items()
         }
 
     def run(self, name: str, type_: str = "") -> RunDirectory:
@@ -125,14 +126,19 @@ class Inflection(ABC):
         run = RunDirectory(self.work / "runs" / name)
         return run.group(type_) if self.grouped(name) else run
 
-    def lm(self, lists: Mapping[str, Sequence[str]], better: bool = False) -> ModelConfig:
-        """The language model for unpaired lists: as many epochs as the updates allow it."""
+    def lm(self, run: str, lists: Mapping[str, Sequence[str]], better: bool = False) -> ModelConfig:
+        """The language model of a run, for unpaired lists: as many epochs as the updates allow it.
+
+        One for all types has more to read, and so larger batches.
+        """
         scale = self.scale
-        forms = sum(len(lists.get(name, ())) + len(splits.train) for name, splits in self.tables.items())
-        batches = forms / len(self.tables) / (scale.lm.batch_size or 1)
+        forms = sum(map(len, lists.values())) + sum(len(splits.train) for splits in self.tables.values())
+        models, larger = (len(self.tables), 1) if self.grouped(run) else (1, 4)
+        batch_size = larger * (scale.lm.batch_size or 1)
         rate = scale.better_lm_rate if better else scale.lm.learning_rate
         updates = scale.better_lm_updates if better else scale.lm_updates
-        return replace(scale.lm, learning_rate=rate, max_epochs=max(1, round(updates / batches)))
+        epochs = max(1, round(updates * batch_size * models / forms))
+        return replace(scale.lm, learning_rate=rate, batch_size=batch_size, max_epochs=epochs)
 
     # --- files
 
@@ -147,7 +153,7 @@ class Inflection(ABC):
 
     def write_unpaired(self, name: str, lists: Mapping[str, Sequence[str]]) -> str:
         file = self.work / "data" / f"unpaired-{name}.tsv"
-        _write(file, [f"{type_}\t{form}" for type_, forms in lists.items() for form in forms])
+        _write(file, [f"{tags}\t{form}" for tags, forms in lists.items() for form in forms])
         return str(file)
 
     # --- runs
@@ -180,7 +186,7 @@ class Inflection(ABC):
                 columns="input,output,group" if self.grouped(name) else "input,output,features",
                 feature_separator=self.separator,
                 unpaired=[unpaired] if unpaired else [],
-                unpaired_columns="group,output",
+                unpaired_columns="group,output" if self.grouped(name) else "features,output",
                 vocabularies=None if name == self.vocabularies else str(self.work / "runs" / self.vocabularies),
             ),
             direct=both,

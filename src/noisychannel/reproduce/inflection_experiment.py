@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,9 @@ from noisychannel.errors import BadInputError
 from noisychannel.reproduce.inflection import ExperimentPart, Inflection, Setting
 from noisychannel.reproduce.inflection_data import TaggedPair, some
 from noisychannel.reproduce.inflection_report import to_json
-from noisychannel.reproduce.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, Row, measure
+from noisychannel.reproduce.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, WORD_LIST, Row, measure
 from noisychannel.reproduce.tasks import back_translate
+from noisychannel.training.config import RunConfig
 from noisychannel.training.world import choose_device
 from noisychannel.tuning.search import require_optuna
 
@@ -55,17 +56,18 @@ def run_experiment(experiment: Inflection, parts: Collection[ExperimentPart] | N
 def table_rows() -> list[tuple[Row, Setting]]:
     """Every row in the paper's setting; in the strict setting those with a language model that read both ways."""
     strict = [row for row in ROWS if "lm" in row.system and row.direct == "bi" and row.search == "viterbi"]
-    rows: list[tuple[Row, Setting]] = [(row, "paper") for row in (*ROWS, *BETTER_LM)]
+    rows: list[tuple[Row, Setting]] = [(row, "paper") for row in (*ROWS, *BETTER_LM, WORD_LIST)]
     return rows + [(row, "strict") for row in (*strict, *BETTER_LM)]
 
 
 def further_rows(back_translated: str) -> list[tuple[Row, Setting]]:
     """Beyond the paper, in the strict setting and with the better language model."""
     full = replace(FULL_BETTER, seeds=1)
+    joint = replace(full, direct="joint", channel="joint")
     rows = [
         Row("direct (bi), one model for all types", "direct", direct="joint", seeds=1),
-        replace(full, name=f"{full.name}, one model for all types", direct="joint", channel="joint"),
-        replace(FULL_BETTER, name=f"{full.name}, ensemble of the seeds", rerank="ensemble"),
+        replace(joint, name=f"{full.name}, one direct model and channel for all types"),
+        replace(joint, name=f"{full.name}, one model of each kind for all types", lm="joint-lm"),
         replace(full, name=f"{full.name}, density ratio", rerank="density ratio"),
         replace(full, name=f"{full.name}, chosen from all searches", rerank="pool"),
         Row("direct (bi), back-translation", "direct", direct=back_translated, seeds=1),
@@ -88,7 +90,7 @@ def train(experiment: Inflection, parts: Collection[ExperimentPart]) -> None:
     """The models of the rows, in runs that share the vocabularies of one."""
     seeds, files, unpaired = experiment.scale.seeds, experiment.write_pairs(), experiment.unpaired()
     joint = experiment.config(
-        "joint-1", ["direct", "channel"], files, batch_size=64, hidden_size=2 * experiment.scale.hidden_size
+        "joint-1", ["direct", "channel"], files, batch_size=32, hidden_size=2 * experiment.scale.hidden_size
     )
     both_ways = [experiment.config(f"bi-{seed}", ["direct", "channel"], files, seed) for seed in seeds]
     experiment.prepare([joint, *both_ways])
@@ -100,8 +102,9 @@ def train(experiment: Inflection, parts: Collection[ExperimentPart]) -> None:
     for setting, lists in unpaired.items():
         file = experiment.write_unpaired(setting, lists)
         for name, better in (("lm", False), ("lm-better", True)):
-            lm = experiment.lm(lists, better)
-            groups.append([experiment.config(f"{name}-{setting}", ["lm"], files, unpaired=file, lm=lm)])
+            groups.append([_lm(experiment, f"{name}-{setting}", files, file, lists, better)])
+        if "further" in parts and setting == "strict":
+            groups.append([_lm(experiment, "joint-lm-strict", files, file, lists)])
     if "further" in parts:
         groups.append([joint])
     if "curves" in parts:
@@ -113,9 +116,20 @@ def train(experiment: Inflection, parts: Collection[ExperimentPart]) -> None:
     for n in UNPAIRED if "curves" in parts else UNPAIRED[:1] if "further" in parts else ():
         forms = {name: some(x, min(n, len(x)), seed=1) if n else [] for name, x in unpaired["strict"].items()}
         file = experiment.write_unpaired(f"strict-{n}", forms) if n else ""
-        lm = experiment.lm(forms, better=True)
-        groups.append([experiment.config(f"lm-{n}-strict", ["lm"], files, unpaired=file, lm=lm)])
+        groups.append([_lm(experiment, f"lm-{n}-strict", files, file, forms)])
     experiment.train(groups)
+
+
+def _lm(
+    experiment: Inflection,
+    name: str,
+    files: Mapping[str, str],
+    unpaired: str,
+    lists: Mapping[str, Sequence[str]],
+    better: bool = True,
+) -> RunConfig:
+    """A run of language models for unpaired lists, which are in a file too."""
+    return experiment.config(name, ["lm"], files, unpaired=unpaired, lm=experiment.lm(name, lists, better))
 
 
 def train_on_back_translations(experiment: Inflection) -> str:

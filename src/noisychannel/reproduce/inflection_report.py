@@ -77,7 +77,7 @@ def to_json(experiment: Inflection, measured: Sequence[Measured], seconds: Mappi
                 setting: {name: len(forms) for name, forms in lists.items()} for setting, lists in unpaired.items()
             },
             "test forms among the unpaired, %": {
-                setting: {name: _covered(forms, experiment.tables[name].test) for name, forms in lists.items()}
+                setting: {name: _covered(lists, splits.test) for name, splits in experiment.tables.items()}
                 for setting, lists in unpaired.items()
             },
         },
@@ -90,9 +90,9 @@ def to_json(experiment: Inflection, measured: Sequence[Measured], seconds: Mappi
     }
 
 
-def _covered(forms: Sequence[str], test: Sequence[TaggedPair]) -> float:
-    known = set(forms)
-    return 100 * sum(pair.form in known for pair in test) / len(test)
+def _covered(lists: Mapping[str, Sequence[str]], test: Sequence[TaggedPair]) -> float:
+    known = {tags: set(forms) for tags, forms in lists.items()}
+    return 100 * sum(pair.form in known.get(pair.tags, ()) for pair in test) / len(test)
 
 
 def _row(experiment: Inflection, measured: Measured, baseline: Measured, lemmas: Sequence[str]) -> dict[str, Any]:

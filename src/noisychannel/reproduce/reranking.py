@@ -1,8 +1,8 @@
-"""Choosing among what searches found by more than they knew: other weights, other seeds, another language model."""
+"""Choosing among what searches found by more than they knew: other weights, other seeds, another model, a word list."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,12 @@ from noisychannel.reproduce.tasks import Task, by_letters, letter_pool
 from noisychannel.tuning.search import optimise
 from noisychannel.tuning.systems import System, vector
 
-RATIOS = (0.25, 0.5, 0.75, 1.0)
+RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0)
+BONUSES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Of being on the list, in nats of the language model."""
+
+Extra = list[list[tuple[Output, float]]]
+"""The outputs of each input, with what else is known of them."""
 
 
 def ensemble(members: Sequence[Task], device: str) -> list[str]:
@@ -44,29 +49,63 @@ def density_ratio(
 ) -> tuple[list[list[str]], dict[str, float]]:
     """Subtract what a language model of the paired outputs alone says: log p(y) becomes log p(y) - r · log p_paired(y).
 
-    The direct model has learnt the distribution of the paired outputs by itself, and that is counted twice. r and the
-    other weights are tuned on the best outputs of the dev items, without searching again.
+    The direct model has learnt the distribution of the paired outputs by itself, and that is counted twice.
     """
-    found = [_with_paired(task, lm, device) for task, lm in zip(dev, paired, strict=True)]
-    items = [item for of_type in found for item in of_type]
-    best, chosen, ratio = -np.inf, dev[0].weights, 0.0
-    for r in (0.0, *RATIOS):
+    on_dev, on_test = (
+        [_with_paired(task, lm, device) for task, lm in zip(tasks, paired, strict=True)] for tasks in (dev, test)
+    )
+    shares = [-ratio for ratio in RATIOS]
+    outputs, share, notes = _choose_with_term(on_dev, on_test, shares, forms, system, dev[0].weights)
+    return outputs, {"ratio": -share, **notes}
+
+
+def word_list(
+    dev: Sequence[Task],
+    test: Sequence[Task],
+    listed: Sequence[Sequence[Sequence[Collection[str]]]],
+    forms: Sequence[Sequence[str]],
+    system: System,
+    device: str,
+) -> tuple[list[list[str]], dict[str, float]]:
+    """A bonus for outputs that are among the unpaired ones, which a language model does not know by heart.
+
+    ``listed``: for dev and for test, the list of each input of each task.
+    """
+    on_dev, on_test = (
+        [_with_membership(task, of_inputs, device) for task, of_inputs in zip(tasks, lists, strict=True)]
+        for tasks, lists in zip((dev, test), listed, strict=True)
+    )
+    outputs, bonus, notes = _choose_with_term(on_dev, on_test, BONUSES, forms, system, dev[0].weights)
+    return outputs, {"bonus": bonus, **notes}
+
+
+def _choose_with_term(
+    dev: Sequence[Extra],
+    test: Sequence[Extra],
+    shares: Sequence[float],
+    forms: Sequence[Sequence[str]],
+    system: System,
+    start: Weights,
+) -> tuple[list[list[str]], float, dict[str, float]]:
+    """Add a share of what else is known to the language model's term: what is chosen on test, and the best share.
+
+    The share, one of ``shares``, and the weights are tuned on the best outputs of the dev items, without searching
+    again; of equals the first.
+    """
+    best, chosen, share = -np.inf, start, shares[0]
+    for candidate in shares:
         pool = letter_pool([form for of_type in forms for form in of_type])
-        for n, item in enumerate(items):
-            pool.add(n, [_minus(output, by_paired, r) for output, by_paired in item])
+        for n, item in enumerate(item for of_type in dev for item in of_type):
+            pool.add(n, [_plus(output, candidate * extra) for output, extra in item])
         tuned = optimise(pool.under(system), system, [chosen], seed=1)
         if tuned.score > best:
-            best, chosen, ratio = tuned.score, tuned.weights, r
-    outputs = []
-    for task, lm in zip(test, paired, strict=True):
-        outputs.append(
-            [
-                max(item, key=lambda pair: _objective(_minus(pair[0], pair[1], ratio), chosen))[0].text
-                for item in _with_paired(task, lm, device)
-            ]
-        )
+            best, chosen, share = tuned.score, tuned.weights, candidate
+    outputs = [
+        [max(item, key=lambda x: _objective(_plus(x[0], share * x[1]), chosen))[0].text for item in of_type]
+        for of_type in test
+    ]
     weights = {name: getattr(chosen, name) for name in ("channel", "lm", "length")}
-    return outputs, {"ratio": ratio, "dev accuracy on the lists": best, **weights}
+    return outputs, share, {"dev accuracy on the lists": best, **weights}
 
 
 def choose_from_pool(
@@ -102,14 +141,14 @@ def _found_by_any(searches: Sequence[Sequence[Task]], device: str) -> list[list[
         lists = [best for task in search for best in task.do(device)]
         merged = merged or [{} for _ in lists]
         for known, best in zip(merged, lists, strict=True):
-            for output in [x for x in best if x.hypothesis.complete] or best[:1]:
+            for output in _complete(best):
                 known.setdefault(output.hypothesis.tokens, output)
     return [list(known.values()) for known in merged]
 
 
-def _with_paired(task: Task, lm: Path, device: str) -> list[list[tuple[Output, float]]]:
+def _with_paired(task: Task, lm: Path, device: str) -> Extra:
     """The complete outputs of each input, with the log-probability that another language model gives them."""
-    lists = [[x for x in best if x.hypothesis.complete] or best[:1] for best in task.do(device)]
+    lists = [_complete(best) for best in task.do(device)]
     other = replace(task, models=(task.models[0], ("lm", lm)), weights=Weights(1.0, 0.0, 1.0))
     scored = other.score([[x.hypothesis.tokens for x in best] for best in lists], device)
     return [
@@ -118,9 +157,22 @@ def _with_paired(task: Task, lm: Path, device: str) -> list[list[tuple[Output, f
     ]
 
 
-def _minus(output: Output, by_paired: float, ratio: float) -> Hypothesis:
+def _with_membership(task: Task, lists: Sequence[Collection[str]], device: str) -> Extra:
+    """The complete outputs of each input, with 1 for those on its list and 0 for others."""
+    return [
+        [(output, float(output.text in listed)) for output in _complete(best)]
+        for best, listed in zip(task.do(device), lists, strict=True)
+    ]
+
+
+def _complete(best: list[Output]) -> list[Output]:
+    """The complete outputs; the best where none is."""
+    return [output for output in best if output.hypothesis.complete] or best[:1]
+
+
+def _plus(output: Output, more: float) -> Hypothesis:
     hypothesis = by_letters(output)
-    return replace(hypothesis, lm=(hypothesis.lm or 0.0) - ratio * by_paired)
+    return replace(hypothesis, lm=(hypothesis.lm or 0.0) + more)
 
 
 def _objective(hypothesis: Hypothesis, weights: Weights) -> float:

@@ -1,7 +1,8 @@
 """The same systems on the German data of the SIGMORPHON shared tasks of 2017 (medium) and 2023.
 
 There are few pairs of each tag set, so one model inflects for all, with the tags as its features, and accuracy is over
-items. The language model knows no tags: it has the forms of nouns and verbs in one list.
+items. The unpaired forms have attributes of their own, which are translated to the tags of the year; imperatives, of
+which there are none, are known from the pairs alone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from noisychannel.errors import BadInputError
 from noisychannel.reproduce import wiktionary
 from noisychannel.reproduce.inflection import Inflection, Scale, Setting
 from noisychannel.reproduce.inflection_data import (
@@ -32,6 +34,22 @@ FULL: dict[Year, Scale] = {
 }
 """Twice the size of a model for one type, as the joint one has. 1,000 pairs, which need more epochs, and 10,000."""
 QUICK = replace(wiktionary.QUICK, types=None, hidden_size=192)
+
+ABBREVIATIONS = {
+    "nominative": "NOM",
+    "genitive": "GEN",
+    "dative": "DAT",
+    "accusative": "ACC",
+    "singular": "SG",
+    "plural": "PL",
+    "1st": "1",
+    "2nd": "2",
+    "3rd": "3",
+    "present": "PRS",
+    "past": "PST",
+    "indicative": "IND",
+    "subjunctive": "SBJV",
+}
 
 
 class Sigmorphon(Inflection):
@@ -65,8 +83,34 @@ class Sigmorphon(Inflection):
 
 @cache
 def _lists(morphology: Path, year: Year) -> dict[Setting, dict[str, list[str]]]:
-    """Every noun and verb form once. The gold tables have few forms of a verb: in *strict*, its others can stay."""
-    types = [read_unpaired(morphology / "unpaired" / f"de_{part}.tsv") for part in ("noun", "verb")]
-    lists = {ALL: list(dict.fromkeys(form for of_part in types for forms in of_part.values() for form in forms))}
+    """The forms of each tag set. The gold tables have few forms of a verb: in *strict*, its others can stay."""
+    lists = {
+        tags_of(attributes, year): forms
+        for part in ("noun", "verb")
+        for attributes, forms in read_unpaired(morphology / "unpaired" / f"de_{part}.tsv").items()
+    }
     gold = held_out_paradigms({ALL: read_sigmorphon(morphology, year)})
     return {"paper": lists, "strict": without_lemmas(lists, gold, gold, german_noun_paradigms())}
+
+
+def tags_of(attributes: str, year: Year) -> str:
+    """``case=dative:number=plural`` as the shared task has it: N;DAT;PL in 2017, N;DAT(PL) in 2023."""
+    try:
+        named = dict(attribute.split("=") for attribute in attributes.split(":"))
+        match named:
+            case {"type": "infinitive"}:
+                return "V;NFIN"
+            case {"type": "participle", "tense": tense}:
+                return f"V.PTCP;{ABBREVIATIONS[tense]}"
+        number = ABBREVIATIONS[named["number"]]
+        if "case" in named:
+            case = ABBREVIATIONS[named["case"]]
+            return f"N;{case};{number}" if year == 2017 else f"N;{case}({number})"
+        mood, tense, person = (ABBREVIATIONS[named[key]] for key in ("mood", "tense", "person"))
+    except (KeyError, ValueError) as error:
+        raise BadInputError(
+            f"the attributes {attributes!r} of an unpaired list have no tags in the shared task; "
+            "name case and number, or person, number, tense and mood, or type and tense"
+        ) from error
+    agreement = f"{person};{number}" if year == 2017 else f"NOM({person},{number})"
+    return f"V;{mood};{tense};{agreement}"

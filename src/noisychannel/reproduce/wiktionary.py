@@ -1,6 +1,7 @@
 """The paper's inflection experiment: the German Wiktionary tables, one set of models for each type.
 
-Beyond the paper, the run joint-1 has one model for all types; its vocabularies are those of all runs.
+Beyond the paper, the run joint-1 has one model for all types, and joint-lm-strict one language model; the vocabularies
+of the former are those of all runs.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from noisychannel.data.batches import Rows, plan_batches
-from noisychannel.data.prepare import open_corpus
+from noisychannel.data.prepare import DataSource, open_corpus
 from noisychannel.errors import NoisyChannelError
 from noisychannel.runs import MODEL_CLASSES, RunDirectory, save_tensors
 from noisychannel.training.config import Role, RunConfig
@@ -58,7 +58,8 @@ class Learner:
 
         torch.manual_seed(derive_seed(config.seed, role, "weights"))
         input_codec, output_codec = self.files.codecs()
-        model_class, arguments = describe_model(role, own, len(input_codec), len(output_codec))
+        lm_reads_features = DataSource(config.data).lm_reads_features
+        model_class, arguments = describe_model(role, own, len(input_codec), len(output_codec), lm_reads_features)
         self.model = MODEL_CLASSES[model_class](**arguments).to(world.device)
         # On a GPU the rate is a tensor, so that a CUDA graph of the optimiser's step sees it change.
         on_gpu = world.device.type == "cuda"

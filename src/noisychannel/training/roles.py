@@ -7,7 +7,9 @@ from typing import Any
 from noisychannel.training.config import ModelConfig, Role
 
 
-def describe_model(role: Role, config: ModelConfig, input_size: int, output_size: int) -> tuple[str, dict[str, Any]]:
+def describe_model(
+    role: Role, config: ModelConfig, input_size: int, output_size: int, lm_reads_features: bool
+) -> tuple[str, dict[str, Any]]:
     """The class name and constructor arguments of a role's model. The channel reads outputs and writes inputs."""
     arguments: dict[str, Any] = {
         "hidden_size": config.hidden_size,
@@ -17,7 +19,7 @@ def describe_model(role: Role, config: ModelConfig, input_size: int, output_size
     }
     match role:
         case "lm":
-            return "LanguageModel", {"vocab_size": output_size, **arguments}
+            return "LanguageModel", {"vocab_size": output_size, **arguments, "reads_features": lm_reads_features}
         case "channel":
             return "SSNT", {"input_vocab_size": output_size, "output_vocab_size": input_size, **arguments}
     arguments |= {
