@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,8 @@ from noisychannel.reproduce import inflection, inflection_experiment, reranking
 from noisychannel.reproduce.inflection import Inflection, Scale
 from noisychannel.reproduce.inflection_experiment import run_experiment
 from noisychannel.reproduce.inflection_report import markdown
-from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, Measured, Row, significance
+from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, measure, significance
+from noisychannel.reproduce.measured import Measured, Row
 from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble, word_list
 from noisychannel.reproduce.tasks import Task, back_translate
 from noisychannel.reproduce.wiktionary import Wiktionary
@@ -124,9 +126,23 @@ def test_a_repeated_experiment_trains_nothing_anew(
     experiment: Inflection, results: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inflection, "_train", lambda configs: pytest.fail("nothing is left to train"))
-    again = run_experiment(experiment, parts=["table"])
-    named = {(row["setting"], row["name"]): row["accuracy"] for row in results["rows"]}
-    assert all(named[row["setting"], row["name"]] == row["accuracy"] for row in again["rows"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Task, "do", lambda self, device: pytest.fail("nothing is left to decode"))
+        again = run_experiment(experiment, parts=["table"])
+    named = {(row["setting"], row["name"]): row for row in results["rows"]}
+    assert all(named[row["setting"], row["name"]] == row for row in again["rows"])
+
+
+def test_what_was_measured_with_other_models_is_measured_anew(experiment: Inflection, results: dict) -> None:
+    row = Row("direct (bi)", "direct", seeds=1)
+    (before,) = measure(experiment, [(row, "paper")])
+    measured = set((experiment.work / "measured").iterdir())
+    assert measure(experiment, [(row, "paper")])[0].outputs == before.outputs
+    assert set((experiment.work / "measured").iterdir()) == measured
+    model = experiment.run("bi-1", experiment.types[0]).model_file("direct")
+    os.utime(model, ns=(0, 0))
+    assert measure(experiment, [(row, "paper")])[0].outputs == before.outputs
+    assert len(set((experiment.work / "measured").iterdir()) - measured) == 1
 
 
 def test_the_table_names_what_it_was_made_with(results: dict) -> None:
@@ -255,7 +271,8 @@ def test_significance_draws_lemmas_not_items() -> None:
     """All eight types of a lemma are one draw: the same gain is less certain than of as many lemmas."""
 
     def measured(right: list[np.ndarray]) -> Measured:
-        return Measured(Row("x", "direct"), "paper", None, {}, {}, {1: right})
+        outputs = [["right" if x else "wrong" for x in of_type] for of_type in right]
+        return Measured(Row("x", "direct"), "paper", None, {}, {1: outputs}, [["right"] * 40] * 8)
 
     rng = np.random.default_rng(1)
     base = [np.zeros(40) for _ in range(8)]

@@ -21,7 +21,8 @@ from noisychannel.reproduce import sigmorphon
 from noisychannel.reproduce.inflection import Scale
 from noisychannel.reproduce.inflection_experiment import run_experiment, table_rows
 from noisychannel.reproduce.inflection_report import markdown
-from noisychannel.reproduce.inflection_systems import Row, measure, tasks
+from noisychannel.reproduce.inflection_systems import measure, tasks
+from noisychannel.reproduce.measured import Row
 from noisychannel.reproduce.sigmorphon import ALL, Sigmorphon, Year, tags_of
 from noisychannel.reproduce.tasks import Task
 from noisychannel.training.config import ModelConfig
@@ -140,7 +141,9 @@ def test_strict_lists_hold_no_form_of_a_held_out_lemma(experiment: Sigmorphon) -
         assert {len(forms) for forms in forms_of.values()} == {TINY.unpaired}
 
 
-def test_accuracy_is_the_share_of_right_items(experiment: Sigmorphon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accuracy_is_the_share_of_right_items(
+    experiment: Sigmorphon, results: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A system that copies is right on the first tag set alone, which has half of the items and is one of three."""
 
     def copied(self: Task, device: str) -> list[list[Output]]:

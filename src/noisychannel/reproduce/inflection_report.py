@@ -12,7 +12,8 @@ import torch
 from noisychannel import __version__
 from noisychannel.reproduce.inflection import Inflection
 from noisychannel.reproduce.inflection_data import TaggedPair
-from noisychannel.reproduce.inflection_systems import BASELINE, FULL_BETTER, Measured, significance
+from noisychannel.reproduce.inflection_systems import BASELINE, FULL_BETTER, significance
+from noisychannel.reproduce.measured import Measured
 from noisychannel.training.world import choose_device
 
 PAPER: dict[str, dict[str, str]] = {

@@ -6,56 +6,34 @@ together, with the models of the first seed; all types and seeds then share them
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.metrics import FloatArray, make_metric
+from noisychannel.metrics import make_metric
 from noisychannel.reproduce.inflection import Inflection, Setting
 from noisychannel.reproduce.inflection_data import TaggedPair
+from noisychannel.reproduce.measured import Measured, Row, Split
 from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble, word_list
 from noisychannel.reproduce.tasks import Task, by_letters, letter_pool
+from noisychannel.runs import RunDirectory
 from noisychannel.significance import paired_bootstrap
 from noisychannel.training.jobs import choose_processes, cores
 from noisychannel.training.world import choose_device
 from noisychannel.tuning import SYSTEMS, Tuned, tune
 from noisychannel.weights import SearchSettings
 
-Split = Literal["dev", "test"]
 ACCURACY = make_metric("accuracy")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One system of the table."""
-
-    name: str
-    system: str
-    """One of ``SYSTEMS``, or attention, the baseline."""
-    direct: str = "bi"
-    """Which runs have the direct model, or the baseline: ``bi-1`` is that of the first seed."""
-    channel: str = "bi"
-    lm: str = "lm"
-    """Which runs have the language models: ``lm-strict`` is that of the strict setting."""
-    seeds: int | None = None
-    """How many; all where None."""
-    search: Literal["viterbi", "marginal"] = "viterbi"
-    """Weights are tuned with the first, and used with either."""
-    rerank: Literal["", "ensemble", "density ratio", "word list", "pool"] = ""
-    """What chooses among the best outputs of the search; see ``reranking``."""
-
-    @property
-    def models(self) -> tuple[str, str, str]:
-        return self.direct, self.channel, self.lm
 
 
 ROWS = (
@@ -79,49 +57,6 @@ BETTER_LM = (
 WORD_LIST = replace(FULL_BETTER, name=f"{FULL_BETTER.name}, and the word list", seeds=1, rerank="word list")
 """In the paper's setting: in the strict one, the list does not hold the answers, by construction."""
 BASELINE = "direct (bi)"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one row got right in one setting."""
-
-    row: Row
-    setting: Setting
-    tuned: Tuned | None
-    """None where there was nothing to tune."""
-    notes: Mapping[str, float]
-    """What else was chosen on dev."""
-    outputs: Mapping[int, list[list[str]]]
-    """By seed: the outputs of each type."""
-    right: Mapping[int, list[FloatArray]]
-    """By seed: for each type, whether each item was right."""
-
-    @property
-    def weights(self) -> Weights:
-        return Weights(1.0) if self.tuned is None else self.tuned.weights
-
-    @property
-    def accuracies(self) -> dict[int, float]:
-        """By seed: the mean over types, in per cent."""
-        return {seed: 100 * float(np.mean([np.mean(x) for x in right])) for seed, right in self.right.items()}
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(list(self.accuracies.values())))
-
-    @property
-    def deviation(self) -> float | None:
-        """The standard deviation over seeds."""
-        values = list(self.accuracies.values())
-        return float(np.std(values, ddof=1)) if len(values) > 1 else None
-
-    def of_type(self, n: int) -> float:
-        """The accuracy in one type, mean over seeds."""
-        return 100 * float(np.mean([np.mean(right[n]) for right in self.right.values()]))
-
-    def per_item(self) -> FloatArray:
-        """How often each item was right, over seeds; items of all types one after the other: [N,1]."""
-        return np.mean([np.concatenate(right) for right in self.right.values()], axis=0)[:, None]
 
 
 def measure(experiment: Inflection, rows: Sequence[tuple[Row, Setting]], split: Split = "test") -> list[Measured]:
@@ -175,6 +110,36 @@ class _Here(Executor):
 
 
 def _measure_row(experiment: Inflection, row: Row, setting: Setting, split: Split, known: list[Tuned]) -> Measured:
+    """Or what is left of an earlier time, if the models are still the same."""
+    file = experiment.work / "measured" / f"{_fingerprint(experiment, row, setting, split)}.json"
+    gold = [[pair.form for pair in getattr(splits, split)] for splits in experiment.tables.values()]
+    if file.exists():
+        return Measured.read(file, row, setting, gold)
+    measured = Measured(row, setting, *_decode_row(experiment, row, setting, split, known), gold)
+    measured.write(file)
+    return measured
+
+
+def _fingerprint(experiment: Inflection, row: Row, setting: Setting, split: Split) -> str:
+    """Of everything that decides what is measured; of the models, the times at which they were written."""
+    scale = experiment.scale
+    files: set[Path] = set()
+    items: list[tuple[str, ...]] = []
+    for seed in scale.seeds[: row.seeds]:
+        for task in tasks(experiment, row, setting, seed, split, Weights(1.0), scale.search):
+            files.update(RunDirectory(path).model_file(role) for role, path in task.models)
+            items.append(task.inputs)
+    if row.rerank == "density ratio":
+        files.update(RunDirectory(path).model_file("lm") for path in _paired_lms(experiment, setting))
+    times = [(str(file.relative_to(experiment.work)), file.stat().st_mtime_ns) for file in sorted(files)]
+    said = repr((row, setting, split, scale, experiment.device, times, items))
+    return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
+
+
+def _decode_row(
+    experiment: Inflection, row: Row, setting: Setting, split: Split, known: list[Tuned]
+) -> tuple[Tuned | None, dict[str, float], dict[int, list[list[str]]]]:
+    """The weights, what else was chosen on dev, and by seed the outputs of each type."""
     tuned = tune_row(experiment, row, setting, known)
     weights = Weights(1.0) if tuned is None else tuned.weights
     search = replace(experiment.scale.search, search=row.search)
@@ -190,14 +155,7 @@ def _measure_row(experiment: Inflection, row: Row, setting: Setting, split: Spli
         for seed in seeds:
             todo = tasks(experiment, row, setting, seed, split, weights, search)
             outputs[seed] = [[best[0].text for best in task.do(experiment.device)] for task in todo]
-    right = {
-        seed: [
-            np.array([text == pair.form for text, pair in zip(texts, getattr(splits, split), strict=True)], np.float64)
-            for texts, splits in zip(of_types, experiment.tables.values(), strict=True)
-        ]
-        for seed, of_types in outputs.items()
-    }
-    return Measured(row, setting, tuned, notes, outputs, right)
+    return tuned, notes, outputs
 
 
 def _rerank(
@@ -217,12 +175,16 @@ def _rerank(
                 for name in ("dev", split)
             ]
             return word_list(dev, test, listed, forms, system, device)
-        paired = [experiment.run(f"lm-0-{setting}", type_).path for type_ in experiment.types]
-        return density_ratio(dev, test, paired, forms, system, device)
+        return density_ratio(dev, test, _paired_lms(experiment, setting), forms, system, device)
     tried = list(dict.fromkeys([tuned.weights, *(step.weights for step in tuned.history)]))
     on_dev = [tasks(experiment, row, setting, seed, "dev", weights, search, n_best=10) for weights in tried]
     on_test = [tasks(experiment, row, setting, seed, split, weights, search, n_best=10) for weights in tried]
     return choose_from_pool(on_dev, on_test, forms, system, device)
+
+
+def _paired_lms(experiment: Inflection, setting: Setting) -> list[Path]:
+    """The runs, one for each type, of the language models of the paired outputs alone."""
+    return [experiment.run(f"lm-0-{setting}", type_).path for type_ in experiment.types]
 
 
 def tasks(

@@ -29,8 +29,8 @@ ALL = "all tag sets"
 """The name of the one type that there is."""
 
 FULL: dict[Year, Scale] = {
-    2017: Scale(hidden_size=256, epochs=150),
-    2023: Scale(hidden_size=256, batch_size=64),
+    2017: Scale(hidden_size=256, epochs=150, lm_updates=4_000, better_lm_updates=6_000),
+    2023: Scale(hidden_size=256, batch_size=64, lm_updates=4_000, better_lm_updates=6_000),
 }
 """Twice the size of a model for one type, as the joint one has. 1,000 pairs, which need more epochs, and 10,000."""
 QUICK = replace(wiktionary.QUICK, types=None, hidden_size=192)

@@ -26,8 +26,8 @@ from noisychannel.weights import SearchSettings
 
 Part = Literal["noun", "verb"]
 
-FULL: dict[Part, Scale] = {"noun": Scale(), "verb": Scale(tuned_on=100)}
-"""There are more verb types, and so enough items to tune on."""
+FULL: dict[Part, Scale] = {"noun": Scale(), "verb": Scale(tuned_on=100, lm_updates=5_000, better_lm_updates=3_000)}
+"""There are more types of verbs, and so enough items to tune on, and fewer unpaired forms of each."""
 QUICK = Scale(
     types=2,
     pairs=500,
