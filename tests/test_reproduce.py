@@ -21,8 +21,9 @@ from noisychannel.reproduce import inflection, inflection_experiment, reranking
 from noisychannel.reproduce.inflection import Inflection, Scale
 from noisychannel.reproduce.inflection_experiment import run_experiment
 from noisychannel.reproduce.inflection_report import markdown
-from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, measure, significance
+from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, RULES, significance
 from noisychannel.reproduce.measured import Measured, Row
+from noisychannel.reproduce.measuring import measure
 from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble, word_list
 from noisychannel.reproduce.tasks import Task, back_translate
 from noisychannel.reproduce.wiktionary import Wiktionary
@@ -101,6 +102,8 @@ def test_figures_agree_with_each_other(results: dict) -> None:
         assert row["p"] is None or 0 < row["p"] <= 1
     named = {(row["setting"], row["name"]): row for row in results["rows"]}
     assert named["paper", "direct (bi)"]["p"] is None
+    assert named["paper", RULES]["p against rules"] is None
+    assert named["paper", RULES]["accuracy"] == 100.0, "the made-up language has simple rules"
     tuned = [row for row in results["rows"] if "dev" in row]
     assert {row["system"] for row in tuned} == {"direct+lm", "channel+lm", "direct+channel+lm"}
     for setting in ("paper", "strict"):

@@ -62,8 +62,8 @@ class Scale:
     search: SearchSettings = SearchSettings(k1=60, k2=30, max_growth=8)  # noqa: RUF009 (frozen)
     tuning: SearchSettings = SearchSettings(k1=20, k2=10, max_growth=8)  # noqa: RUF009 (frozen)
     """The search while weights are tuned."""
-    tuned_on: int | None = None
-    """Dev items of each type."""
+    tuned_types: int | None = None
+    """Weights are tuned on the dev items of so many types, drawn at random; of all where None."""
     iterations: int = 5
     """Of tuning."""
 

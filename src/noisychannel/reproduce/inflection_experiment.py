@@ -11,8 +11,9 @@ from noisychannel.errors import BadInputError
 from noisychannel.reproduce.inflection import ExperimentPart, Inflection, Setting
 from noisychannel.reproduce.inflection_data import TaggedPair, some
 from noisychannel.reproduce.inflection_report import to_json
-from noisychannel.reproduce.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, WORD_LIST, measure
+from noisychannel.reproduce.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, WORD_LIST
 from noisychannel.reproduce.measured import Row
+from noisychannel.reproduce.measuring import measure
 from noisychannel.reproduce.tasks import back_translate
 from noisychannel.training.config import RunConfig
 from noisychannel.training.world import choose_device

@@ -76,10 +76,6 @@ class Task:
         found = beam_search(_load(path, role, device), inputs, beam_size=self.search.k2, n_best=self.n_best)
         return [[Output(output_codec.decode(h.tokens), h) for h in best] for best in found]
 
-    def first(self, n: int | None) -> Task:
-        """The same for the first so many inputs; for all where None."""
-        return replace(self, inputs=self.inputs[:n], features=self.features[:n])
-
     def _tagged(self) -> list[tuple[str, tuple[str, ...]]]:
         return list(zip(self.inputs, self.features or ((),) * len(self.inputs), strict=True))
 

@@ -1,0 +1,78 @@
+"""Inflection by rules, against what they must do and the figures of the shared task's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noisychannel.reproduce.inflection_data import TaggedPair, read_sigmorphon
+from noisychannel.reproduce.rules import SuffixRules, align, split
+
+WORD = st.text("abc", max_size=7)
+
+
+@given(WORD, WORD)
+def test_an_alignment_spells_both_words(lemma: str, form: str) -> None:
+    pairs = align(lemma, form)
+    assert "".join(a for a, _ in pairs) == lemma
+    assert "".join(b for _, b in pairs) == form
+    assert ("", "") not in pairs
+
+
+@given(WORD, WORD)
+def test_an_alignment_changes_as_little_as_can_be(lemma: str, form: str) -> None:
+    """With a replacement at 1.1, against all ways to choose which letters are paired."""
+
+    def cheapest(x: str, y: str) -> float:
+        best = [[float(i + j) for j in range(len(y) + 1)] for i in range(len(x) + 1)]
+        for i in range(1, len(x) + 1):
+            for j in range(1, len(y) + 1):
+                replaced = best[i - 1][j - 1] + (0.0 if x[i - 1] == y[j - 1] else 1.1)
+                best[i][j] = min(replaced, best[i - 1][j] + 1, best[i][j - 1] + 1)
+        return best[-1][-1]
+
+    cost = sum(0.0 if a == b else 1.1 if a and b else 1.0 for a, b in align(lemma, form))
+    assert cost == pytest.approx(cheapest(lemma, form))
+
+
+@given(WORD, WORD)
+def test_prefix_stem_and_suffix_spell_both_words(lemma: str, form: str) -> None:
+    for word, (before, stem, ending) in zip((lemma, form), split(lemma, form), strict=True):
+        assert before + "".join(stem) + ending == word
+
+
+def test_a_circumfix() -> None:
+    assert split("suchen", "gesucht") == (("", ["s", "u", "c", "h"], "en"), ("ge", ["s", "u", "c", "h"], "t"))
+    rules = SuffixRules([TaggedPair("suchen", "gesucht", "PTCP"), TaggedPair("machen", "gemacht", "PTCP")])
+    assert rules.inflect("kochen", "PTCP") == "gekocht"
+    assert rules.inflect("kochen", "PRS") == "kochen", "nothing is known of these tags"
+
+
+def test_the_longest_ending_decides_before_the_most_frequent() -> None:
+    pairs = [("Hand", "Hände"), ("Band", "Bände"), ("Hund", "Hunde"), ("Wald", "Wälder"), ("Bild", "Bilder")]
+    rules = SuffixRules(TaggedPair(*pair, "PL") for pair in pairs)
+    assert rules.inflect("Wand", "PL") == "Wände"
+    assert rules.inflect("Schild", "PL") == "Schilder"
+    assert rules.inflect("Bund", "PL") == "Bunde"
+
+
+@given(st.dictionaries(WORD, WORD, max_size=6))
+def test_known_lemmas_that_end_like_no_other_have_their_forms(table: dict[str, str]) -> None:
+    pairs = [TaggedPair(f"{n}{lemma}", f"{n}{form}", "T") for n, (lemma, form) in enumerate(table.items())]
+    rules = SuffixRules(pairs)
+    assert all(rules.inflect(pair.lemma, "T") == pair.form for pair in pairs)
+
+
+DATA = Path(os.environ.get("NOISYCHANNEL_DATA", Path(__file__).parents[2] / "shared" / "data")) / "morphology"
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the data is not here: set NOISYCHANNEL_DATA")
+def test_as_good_as_the_shared_task_s_own() -> None:
+    splits = read_sigmorphon(DATA, 2017)
+    rules = SuffixRules(splits.train)
+    right = sum(rules.inflect(pair.lemma, pair.tags) == pair.form for pair in splits.test)
+    assert right / len(splits.test) == pytest.approx(0.721, abs=0.01)
