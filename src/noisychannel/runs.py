@@ -4,6 +4,7 @@
     config.yaml                   the configuration
     input.vocabulary.json, output.vocabulary.json (and .sentencepiece)
     direct/ channel/ lm/ …        each with config.json and model.safetensors; training.safetensors while unfinished
+    lm/word_list.safetensors      the outputs it was trained on, where it is to know them by heart
     metrics.jsonl                 one record a line: training losses and dev perplexities
 
 A run with groups has run.json and config.yaml only, and one such directory for each group.
@@ -30,6 +31,7 @@ from noisychannel.data.codec import Codec
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models import SSNT, LanguageModel, Seq2Seq
 from noisychannel.models.finite import non_finite_parameter
+from noisychannel.models.word_list import Trie, WithWordList
 from noisychannel.training.config import ROLES
 
 OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard")
@@ -79,6 +81,11 @@ class RunDirectory:
     def state_file(self, role: str) -> Path:
         """Present while the training of a model is unfinished."""
         return self.model_dir(role) / "training.safetensors"
+
+    @property
+    def word_list_file(self) -> Path:
+        """Present where the language model was trained with one."""
+        return self.model_dir("lm") / "word_list.safetensors"
 
     def has_model(self, role: str) -> bool:
         return self.model_file(role).exists()
@@ -131,8 +138,12 @@ class RunDirectory:
         _, metadata = load_tensors(self.model_file(role))
         return math.exp(float(metadata["dev_loss"]))
 
-    def load_model(self, role: str, device: torch.device | str = "cpu") -> nn.Module:
-        """A role's trained model, ready for use."""
+    def write_word_list(self, words: Trie, share: float) -> None:
+        tensors = {"keys": words.keys, "counts": words.counts}
+        save_tensors(self.word_list_file, tensors, {"share": repr(share), "symbols": str(words.vocab_size)})
+
+    def load_model(self, role: str, device: torch.device | str = "cpu", word_list: bool = True) -> nn.Module:
+        """A role's trained model, ready for use; the language model with its list of words, where it has one."""
         file = self.model_dir(role) / "config.json"
         if not file.exists() or not self.has_model(role):
             raise BadInputError(
@@ -163,7 +174,21 @@ class RunDirectory:
                 f"{self.model_file(role)}: NaN or infinite weights ({parameter}); the training of {role} diverged: "
                 "train it again with a lower learning rate"
             )
+        if word_list and isinstance(model, LanguageModel) and self.word_list_file.exists():
+            model = self._with_word_list(model)
         return model.to(device).eval()
+
+    def _with_word_list(self, network: LanguageModel) -> WithWordList:
+        tensors, metadata = load_tensors(self.word_list_file)
+        try:
+            words = Trie(int(metadata["symbols"]), tensors["keys"], tensors["counts"])
+            if words.vocab_size != network.word.out_features:
+                raise ValueError(f"{words.vocab_size} symbols instead of {network.word.out_features}")
+            return WithWordList(network, words, float(metadata["share"]))
+        except (KeyError, ValueError) as error:
+            raise NoisyChannelError(
+                f"{self.word_list_file}: not the list of this model ({error}); restore it from a copy, or train again"
+            ) from error
 
 
 def _directory_name(group: str) -> str:

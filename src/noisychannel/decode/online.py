@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -34,7 +34,6 @@ from noisychannel.decode.online_table import (
 )
 from noisychannel.decode.proposals import Listed
 from noisychannel.decode.table import Settings
-from noisychannel.models.lstm import LSTMState
 from noisychannel.models.protocols import SourceModel
 from noisychannel.symbols import BOS, EOS, PAD
 
@@ -86,7 +85,7 @@ class OnlineDecoder:
         self,
         direct: OnlineTransducer,
         channel: OnlineTransducer | None = None,
-        lm: SourceModel[LSTMState] | None = None,
+        lm: SourceModel[Any] | None = None,
         weights: Weights = Weights(),  # noqa: B008 (frozen)
         k1: int = 20,
         k2: int = 10,

@@ -29,7 +29,6 @@ from noisychannel.decode.online_table import (
 )
 from noisychannel.decode.proposals import Listed, propose
 from noisychannel.decode.table import Settings
-from noisychannel.models.lstm import LSTMState
 from noisychannel.symbols import EOS
 
 
@@ -102,11 +101,10 @@ def _with_lm(models: OnlineModels, table: Table, rows: Tensor) -> Table:
     if models.lm is None or table.lm_next is None or table.lm_state is None or len(rows) == 0:
         return table
     next_RV, state = models.lm.step(table.prefixes.symbol[rows], table.lm_state.select(rows))
-    hidden, cell = (old.index_copy(1, rows, new) for old, new in zip(table.lm_state, state, strict=True))
     return table._replace(
         spoken=table.spoken.index_fill(0, rows, True),
         lm_next=table.lm_next.index_copy(0, rows, next_RV),
-        lm_state=LSTMState(hidden, cell),
+        lm_state=table.lm_state.put(rows, state),
     )
 
 

@@ -40,7 +40,7 @@ class OnlineModels(NamedTuple):
 
     direct: OnlineTransducer
     channel: OnlineTransducer | None
-    lm: SourceModel[LSTMState] | None
+    lm: SourceModel[Any] | None
 
 
 class Reading(NamedTuple):
@@ -102,7 +102,7 @@ class Table(NamedTuple):
     """Whether the language model was run: it is when a prefix first proposes: [P]."""
     lm_next: Tensor | None
     """What it then says, log p(next symbol): [P,V]."""
-    lm_state: LSTMState | None
+    lm_state: Any
     """The state after the prefix or, where it was not yet run, before the prefix's last symbol."""
 
     @property

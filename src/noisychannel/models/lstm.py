@@ -27,6 +27,10 @@ class LSTMState(NamedTuple):
         """The states of the sequences ``indices``, in that order, repeats allowed."""
         return LSTMState(self.hidden_LNH.index_select(1, indices), self.cell_LNH.index_select(1, indices))
 
+    def put(self, rows: Tensor, new: LSTMState) -> LSTMState:
+        """These states with others in the place of ``rows``."""
+        return LSTMState(*(x.index_copy(1, rows, y) for x, y in zip(self, new, strict=True)))
+
 
 class ForwardLSTM(nn.Module):
     """A left-to-right LSTM over symbols: position t sees symbols 1..t only, so padding on the right is harmless."""

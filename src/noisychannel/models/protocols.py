@@ -20,6 +20,10 @@ class State(Protocol):
         """The states of the sequences ``indices``, in that order, repeats allowed."""
         ...
 
+    def put(self, rows: Tensor, new: Self) -> Self:
+        """These states with others in the place of ``rows``."""
+        ...
+
 
 S = TypeVar("S", bound=State)
 

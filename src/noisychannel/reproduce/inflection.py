@@ -138,7 +138,7 @@ class Inflection(ABC):
         rate = scale.better_lm_rate if better else scale.lm.learning_rate
         updates = scale.better_lm_updates if better else scale.lm_updates
         epochs = max(1, round(updates * batch_size * models / forms))
-        return replace(scale.lm, learning_rate=rate, batch_size=batch_size, max_epochs=epochs)
+        return replace(scale.lm, learning_rate=rate, batch_size=batch_size, max_epochs=epochs, word_list=better)
 
     # --- files
 

@@ -58,7 +58,7 @@ def run_experiment(experiment: Inflection, parts: Collection[ExperimentPart] | N
 def table_rows() -> list[tuple[Row, Setting]]:
     """Every row in the paper's setting; in the strict setting those with a language model that read both ways."""
     strict = [row for row in ROWS if "lm" in row.system and row.direct == "bi" and row.search == "viterbi"]
-    rows: list[tuple[Row, Setting]] = [(row, "paper") for row in (*ROWS, *BETTER_LM, WORD_LIST)]
+    rows: list[tuple[Row, Setting]] = [(row, "paper") for row in (*ROWS, *BETTER_LM, *WORD_LIST)]
     return rows + [(row, "strict") for row in (*strict, *BETTER_LM)]
 
 

@@ -104,6 +104,7 @@ def _row(
         "setting": measured.setting,
         "system": measured.row.system,
         "models": {"direct": measured.row.direct, "channel": measured.row.channel, "lm": measured.row.lm},
+        "word list": measured.row.word_list,
         "search": measured.row.search,
         "accuracy": measured.mean,
         "deviation": measured.deviation,

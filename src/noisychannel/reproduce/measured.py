@@ -32,6 +32,8 @@ class Row:
     channel: str = "bi"
     lm: str = "lm"
     """Which runs have the language models: ``lm-strict`` is that of the strict setting."""
+    word_list: bool = False
+    """Whether the language model knows its list by heart."""
     seeds: int | None = None
     """How many; all where None."""
     search: Literal["viterbi", "marginal"] = "viterbi"
@@ -40,8 +42,8 @@ class Row:
     """What chooses among the best outputs of the search; see ``reranking``."""
 
     @property
-    def models(self) -> tuple[str, str, str]:
-        return self.direct, self.channel, self.lm
+    def models(self) -> tuple[str, str, str, bool]:
+        return self.direct, self.channel, self.lm, self.word_list
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.reproduce.inflection import Inflection, Setting
 from noisychannel.reproduce.inflection_systems import decode_seed, paired_lms, rerank_row, tasks, tune_row
 from noisychannel.reproduce.measured import Measured, Row, Split
+from noisychannel.reproduce.tasks import LISTED_LM
 from noisychannel.runs import RunDirectory
 from noisychannel.training.jobs import choose_processes, cores
 from noisychannel.training.world import choose_device
@@ -87,7 +88,10 @@ def _fingerprint(experiment: Inflection, row: Row, setting: Setting, split: Spli
     files: set[Path] = set()
     for seed in experiment.scale.seeds[: row.seeds] if row.system != "rules" else ():
         for task in tasks(experiment, row, setting, seed, split, Weights(1.0), experiment.scale.search):
-            files.update(RunDirectory(path).model_file(role) for role, path in task.models)
+            files.update(
+                RunDirectory(path).word_list_file if role == LISTED_LM else RunDirectory(path).model_file(role)
+                for role, path in task.models
+            )
     if row.rerank == "density ratio":
         files.update(RunDirectory(path).model_file("lm") for path in paired_lms(experiment, setting))
     times = [(str(file.relative_to(experiment.work)), file.stat().st_mtime_ns) for file in sorted(files)]

@@ -22,6 +22,8 @@ from noisychannel.training.world import choose_device
 from noisychannel.tuning import CandidatePool
 from noisychannel.weights import SearchSettings
 
+LISTED_LM = "lm with its word list"
+"""The role of such a language model here; plain lm is the network alone."""
 BATCH = 256
 SAMPLED_AT_ONCE = 4096
 TRIES = 5
@@ -66,7 +68,7 @@ class Task:
         return [{hypothesis.tokens: hypothesis for hypothesis in hypotheses} for hypotheses in scored]
 
     def _model(self, device: str) -> NoisyChannel:
-        models = {role: _load(path, role, device) for role, path in self.models}
+        models = {"lm" if role == LISTED_LM else role: _load(path, role, device) for role, path in self.models}
         return NoisyChannel(*RunDirectory(self.models[0][1]).codecs(), models, self.weights, self.search)
 
     def _do_baseline(self, device: str) -> list[list[Output]]:
@@ -126,4 +128,5 @@ def back_translate(run: Path, forms: Sequence[str], device: str, seed: int = 1) 
 
 @lru_cache(maxsize=512)
 def _load(path: Path, role: str, device: str) -> Any:
-    return RunDirectory(path).load_model(role, choose_device(device))
+    with_list = role == LISTED_LM
+    return RunDirectory(path).load_model("lm" if with_list else role, choose_device(device), word_list=with_list)

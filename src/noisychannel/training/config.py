@@ -25,6 +25,8 @@ class ModelConfig:
         learning_rate: Where it differs from training.learning_rate.
         batch_size: Where it differs from training.batch_size.
         max_epochs: Where it differs from training.max_epochs.
+        word_list: For the language model: give a share of the probability to the list of outputs it is trained on,
+            which a network does not know by heart. The share is fitted to dev.
     """
 
     hidden_size: int = 256
@@ -35,6 +37,7 @@ class ModelConfig:
     learning_rate: float | None = None
     batch_size: int | None = None
     max_epochs: int | None = None
+    word_list: bool = False
 
 
 @dataclass(kw_only=True)
@@ -135,6 +138,8 @@ class RunConfig:
             for key in ("hidden_size", "num_layers", "embedding_size", "batch_size", "max_epochs"):
                 _at_least(1, model, key, role)
             _check_rate(model, role)
+            if model.word_list and role != "lm":
+                raise BadInputError(f"{role}.word_list: is for the language model (lm); set it to false")
             if not 0 <= model.dropout < 1:
                 raise BadInputError(f"{role}.dropout: must be at least 0 and below 1, but is {model.dropout}")
         whole = ("batch_size", "batch_symbols", "accumulate", "max_epochs", "evaluate_every", "patience")

@@ -25,6 +25,7 @@ from noisychannel.training.events import Advanced, Evaluated, Event, Finished, L
 from noisychannel.training.metrics import MetricsLog
 from noisychannel.training.roles import describe_model
 from noisychannel.training.state import TrainingState, derive_seed
+from noisychannel.training.word_list import add_word_list
 from noisychannel.training.world import World
 
 SECONDS_BETWEEN_NEWS = 0.2
@@ -194,6 +195,8 @@ class Learner:
                 f"{self.job.label}: dev perplexity was never finite; lower the learning rate, start anew (--overwrite)"
             )
         if self.world.leads:
+            if self.job.config.model(self.job.role).word_list:
+                self._add_word_list()
             self.files.state_file(self.job.role).unlink()
         if self.metrics:
             self.metrics.close()
@@ -201,6 +204,12 @@ class Learner:
         finished = Finished(self.job.label, state.step, state.best_step, _perplexity(state.best_loss), seconds)
         self.listen(finished)
         return finished
+
+    def _add_word_list(self) -> None:
+        fitted = add_word_list(self.files, self.train_corpus, self.dev_corpus, self.batch_size, self.world.device)
+        if self.metrics:
+            perplexity = _perplexity(fitted.dev_loss)
+            self.metrics.write("dev with word list", self.state.best_step, share=fitted.share, perplexity=perplexity)
 
     def _set_rate(self) -> None:
         group = self.optimiser.param_groups[0]
