@@ -41,7 +41,8 @@ def measure(experiment: Inflection, rows: Sequence[tuple[Row, Setting]], split: 
         try:
             return [waiting[key].result() for key in rows]
         except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
+            for executor in (threads, pool):
+                executor.shutdown(wait=False, cancel_futures=True)
             raise
 
 
