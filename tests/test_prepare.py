@@ -137,6 +137,7 @@ def test_the_language_model_reads_features_where_all_its_outputs_have_them(shop:
     assert language_model(tagged) == [["<V>", "x", "y", "<eos>"], ["<V>", "<PST>", "y", "y", "<eos>"]]
     assert tagged.input_codec.features == ("V",)
     assert tagged.output_codec.features == ("PST", "V"), "what unpaired outputs alone have is known too"
+    assert not tagged.counts["unpaired"].unknown
     plain = shop.prepare(pairs, columns="unimorph", unpaired="yy\n")
     assert language_model(plain) == spelled("xy", "yy")
     assert plain.output_codec.features == ("V",)

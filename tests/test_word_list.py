@@ -131,6 +131,17 @@ def test_rows_of_several_lengths() -> None:
         assert torch.allclose(model.log_prob(row[None, :n], torch.tensor([n])), expected)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_says_the_same() -> None:
+    model = mixture([(4,), (4, 5), (6, 6)])
+    ids, lengths = torch.tensor([[4, EOS, 0], [4, 5, EOS], [5, EOS, 0]]), torch.tensor([2, 3, 2])
+    here = model.log_prob(ids, lengths)
+    first, _ = model.step(torch.tensor([BOS]), model.start(1))
+    there = model.cuda()
+    assert torch.allclose(there.log_prob(ids.cuda(), lengths).cpu(), here)
+    assert torch.allclose(there.step(torch.tensor([BOS]).cuda(), there.start(1))[0].cpu(), first)
+
+
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.floats(-30, -0.1), st.one_of(st.just(-math.inf), st.just(-3.0))), min_size=2, max_size=20))
 def test_the_share_is_the_best(pairs: list[tuple[float, float]]) -> None:

@@ -283,7 +283,9 @@ def _encode_row(row: Row, prepared: Prepared, source: DataSource, counts: Counts
     inputs, outputs = prepared.input_codec.ids(sides["input"]), prepared.output_codec.ids(sides["output"])
     input_tags = prepared.input_codec.ids((), row.features)[:-1]
     output_tags = prepared.output_codec.ids((), row.features)[:-1]
-    for names, ids in ((sides["input"], inputs), (sides["output"], outputs), (row.features, input_tags)):
+    # Of an unpaired output nothing but the language model reads the features, if it does.
+    seen_tags = input_tags if row.input else output_tags if source.lm_reads_features else []
+    for names, ids in ((sides["input"], inputs), (sides["output"], outputs), (row.features, seen_tags)):
         if UNK in ids:
             counts.unknown.update(name for name, i in zip(names, ids, strict=False) if i == UNK)
     return {
