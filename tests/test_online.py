@@ -501,3 +501,11 @@ def test_barred_symbols_and_n_best_are_checked() -> None:
         OnlineDecoder(random_models(0).direct, barred=[99]).read(4)
     with pytest.raises(ValueError, match="n_best"):
         OnlineDecoder(random_models(0).direct).finish(n_best=0)
+
+
+def test_a_language_model_that_reads_features_is_refused() -> None:
+    models = random_models(1)
+    models.lm.reads_features = True
+    OnlineDecoder(models.direct, models.channel, models.lm, weights=Weights(1.0, 1.0, 0.0))
+    with pytest.raises(ValueError, match="reads features before an output, and online decoding has none"):
+        OnlineDecoder(models.direct, models.channel, models.lm, weights=ALL)

@@ -25,7 +25,7 @@ def test_an_alignment_spells_both_words(lemma: str, form: str) -> None:
 
 @given(WORD, WORD)
 def test_an_alignment_changes_as_little_as_can_be(lemma: str, form: str) -> None:
-    """With a replacement at 1.1, against all ways to choose which letters are paired."""
+    """With a replacement at 1.1, against a table of the costs of all beginnings."""
 
     def cheapest(x: str, y: str) -> float:
         best = [[float(i + j) for j in range(len(y) + 1)] for i in range(len(x) + 1)]

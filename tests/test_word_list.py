@@ -18,11 +18,12 @@ from decoder_oracles import assert_same, best_outputs, random_models
 from noisychannel import LanguageModel, NoisyChannel, NoisyChannelDecoder, OnlineDecoder, Weights
 from noisychannel.cli.main import main
 from noisychannel.data.corpus import Sequences
+from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.word_list import OFF, ROOT, Trie, WithWordList, best_share
 from noisychannel.runs import RunDirectory
 from noisychannel.symbols import BOS, EOS
-from noisychannel.training.parse import dump_config
+from noisychannel.training.parse import dump_config, parse_config
 from toys import toy_config
 
 V = 7
@@ -148,10 +149,20 @@ def test_the_share_is_the_best(pairs: list[tuple[float, float]]) -> None:
     network, by_list = (torch.tensor(column, dtype=torch.float64) for column in zip(*pairs, strict=True))
 
     def likelihood(share: float) -> float:
-        return float(torch.logaddexp(network + math.log(1 - share), by_list + math.log(share)).sum())
+        logs = torch.tensor([1 - share, share], dtype=torch.float64).log()
+        return float(torch.logaddexp(network + logs[0], by_list + logs[1]).sum())
 
     found = best_share(network, by_list)
     assert likelihood(found) >= max(likelihood(n / 100) for n in range(1, 100)) - 1e-2
+
+
+@pytest.mark.parametrize("letters", [3, 20])
+def test_a_list_without_held_out_outputs_counts_for_nothing(letters: int) -> None:
+    model = mixture([(4,) * letters, (6,)])
+    share = best_share(torch.full((50,), -20.0), torch.full((50,), -math.inf))
+    fitted = WithWordList(model.network, model.words, share)
+    ids, lengths = torch.tensor([[*(4,) * letters, EOS]]), torch.tensor([letters + 1])
+    assert torch.allclose(fitted.log_prob(ids, lengths), model.network.log_prob(ids, lengths), atol=1e-6)
 
 
 # --- the search
@@ -221,6 +232,61 @@ def test_decoding_uses_the_list(trained: Path) -> None:
     assert NoisyChannel.load(trained, weights=weights).rerank("bade", [found[0].text])[0].hypothesis.lm == (
         pytest.approx(found[0].hypothesis.lm, abs=1e-4)
     )
+
+
+def test_groups_and_features_have_lists_of_their_own(tmp_path: Path) -> None:
+    """Words of a group are not on the list of another; with features, an output is listed with its tags."""
+    (tmp_path / "train.tsv").write_text("a\tab\tone\nb\tbb\ttwo\n" * 4)
+    (tmp_path / "dev.tsv").write_text("b\tab\tone\na\tbb\ttwo\n")
+    (tmp_path / "words.tsv").write_text("one\taab\ntwo\tbba\n")
+    found = {}
+    for column in ("group", "features"):
+        config = toy_config(tmp_path / column, models=("lm",), max_epochs=1)
+        config.data = DataConfig(
+            train=[str(tmp_path / "train.tsv")],
+            dev=[str(tmp_path / "dev.tsv")],
+            unpaired=[str(tmp_path / "words.tsv")],
+            columns=f"input,output,{column}",
+            unpaired_columns=f"{column},output",
+        )
+        config.lm = replace(config.lm, word_list=True)
+        (tmp_path / column / "config.yaml").write_text(dump_config(config))
+        assert main(["train", str(tmp_path / column / "config.yaml")]) == 0
+        for name in ("one", "two") if column == "group" else ("",):
+            run = RunDirectory(Path(config.run_dir)).group(name)
+            model, codec = run.load_model("lm"), run.codecs()[1]
+            for tag in ("one", "two"):
+                features = (tag,) if column == "features" else ()
+                ids = [codec.encode(word, features) for word in ("ab", "aab", "bba")]
+                on_list = [walk(model.words, tuple(x)).item() != OFF for x in ids]
+                found[column, name or tag] = on_list
+    assert found["group", "one"] == found["features", "one"] == [True, True, False]
+    assert found["group", "two"] == found["features", "two"] == [False, False, True]
+
+
+def test_an_interrupted_end_is_made_up_for(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between the list and the end of the training: the list is written again, and recorded once."""
+    directory = trained.parent / "again"
+    config = parse_config(trained.parent / "config.yaml")
+    config.run_dir, config.models = str(directory), ["lm"]
+    (trained.parent / "again.yaml").write_text(dump_config(config))
+    state = RunDirectory(directory).state_file("lm")
+
+    unlink = Path.unlink
+
+    def killed(self: Path, missing_ok: bool = False) -> None:
+        if self == state:
+            raise KeyboardInterrupt
+        unlink(self, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        assert main(["train", str(trained.parent / "again.yaml")]) != 0
+    assert state.exists()
+    assert main(["train", str(trained.parent / "again.yaml")]) == 0
+    run = RunDirectory(directory)
+    assert run.load_model("lm").share == pytest.approx(RunDirectory(trained).load_model("lm").share)
+    assert run.metrics_file.read_text().count("dev with word list") == 1
 
 
 def test_a_list_that_does_not_fit_is_refused(trained: Path, tmp_path: Path) -> None:

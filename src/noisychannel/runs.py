@@ -5,7 +5,7 @@
     input.vocabulary.json, output.vocabulary.json (and .sentencepiece)
     direct/ channel/ lm/ …        each with config.json and model.safetensors; training.safetensors while unfinished
     lm/word_list.safetensors      the outputs it was trained on, where it is to know them by heart
-    metrics.jsonl                 one record a line: training losses and dev perplexities
+    metrics.jsonl                 one record a line: training losses and dev perplexities, the share of a word list
 
 A run with groups has run.json and config.yaml only, and one such directory for each group.
 """
@@ -134,7 +134,7 @@ class RunDirectory:
         write_text(self.model_dir(role) / "config.json", json.dumps(record, indent=1) + "\n")
 
     def dev_perplexity(self, role: str) -> float:
-        """Per symbol, of the model that is kept."""
+        """Per symbol, of the model that is kept; of a language model, without its word list."""
         _, metadata = load_tensors(self.model_file(role))
         return math.exp(float(metadata["dev_loss"]))
 

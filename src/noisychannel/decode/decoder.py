@@ -192,7 +192,7 @@ class NoisyChannelDecoder:
         if sentences.channel is not None:
             elements += 3 * candidates * sentences.channel.words.scores.shape[2]
         if self.models.lm is not None:
-            elements += 3 * prefixes * V
+            elements += 4 * prefixes * V
         room = 4 * 2**30 if self.memory_gib is None else self.memory_gib * 2**30
         device = sentences.inputs.device
         if self.memory_gib is None and device.type == "cuda":

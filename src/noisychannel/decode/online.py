@@ -119,6 +119,11 @@ class OnlineDecoder:
             allow_unk=allow_unk,
             max_growth=max_growth,
         )
+        if weights.lm and lm is not None and lm.reads_features:
+            raise ValueError(
+                "the language model reads features before an output, and online decoding has none; "
+                "train one without features"
+            )
         self._models = OnlineModels(direct, channel if weights.channel else None, lm if weights.lm else None)
         self._settings = self._decoder._settings
         self._reading: Reading | None = None

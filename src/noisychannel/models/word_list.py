@@ -30,6 +30,8 @@ from noisychannel.symbols import BOS, inside
 ROOT, OFF = 0, -1
 """The node of the empty prefix; the mark of a prefix that is not on the list."""
 EM_STEPS = 100
+MOST = 1 - 1e-4
+"""The largest share of a list."""
 
 
 class Trie(nn.Module):
@@ -86,7 +88,7 @@ class Trie(nn.Module):
         share_N = self.counts[node_N.clamp(min=ROOT)].double() / self.counts[ROOT]
         return share_N.log().masked_fill(node_N == OFF, -torch.inf)
 
-    def next_log_probs(self, node_N: Tensor) -> Tensor:
+    def next_log_probs(self, node_N: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
         """log p(next symbol) on the list after each prefix: [N,V]; -inf for what does not occur."""
         on_N = node_N.clamp(min=ROOT)
         first_N, end_N = self.first[on_N], self.first[on_N + 1]
@@ -94,11 +96,11 @@ class Trie(nn.Module):
         edge_ND = first_N[:, None] + torch.arange(most, device=node_N.device)
         there_ND = (edge_ND < end_N[:, None]) & (node_N != OFF)[:, None]
         edge_ND = edge_ND.clamp(max=len(self.keys) - 1)
-        share_ND = self.counts[edge_ND + 1].double() / self.counts[on_N][:, None]
-        # Where there is no child, the zero goes to a column that is cut off.
+        share_ND = (self.counts[edge_ND + 1].double() / self.counts[on_N][:, None]).to(dtype)
+        # What belongs to another node goes to a column that is cut off.
         symbol_ND = torch.where(there_ND, self.keys[edge_ND] % self.vocab_size, self.vocab_size)
         share_NV = share_ND.new_zeros(len(node_N), self.vocab_size + 1).scatter_(1, symbol_ND, share_ND)
-        return share_NV[:, : self.vocab_size].log()
+        return share_NV[:, : self.vocab_size].log_()
 
 
 class WordListState(NamedTuple):
@@ -167,20 +169,20 @@ class WithWordList(nn.Module):
         before_N = state.node_N[rows]
         node_N = torch.where(symbols_N == BOS, before_N, self.words.child(before_N, symbols_N))
         network_N, list_N = self.log_network + said_N, self.log_list + self.words.log_prob(node_N).to(said_N.dtype)
-        list_NV = list_N[:, None] + self.words.next_log_probs(node_N).to(said_N.dtype)
+        list_NV = self.words.next_log_probs(node_N, said_N.dtype).add_(list_N[:, None])
         both_NV = torch.logaddexp(network_N[:, None] + next_NV, list_NV)
-        mixed_NV = both_NV - torch.logaddexp(network_N, list_N)[:, None]
+        mixed_NV = both_NV.sub_(torch.logaddexp(network_N, list_N)[:, None])
         return mixed_NV, WordListState(network, next_NV, said_N, node_N)
 
 
 def best_share(by_network: Tensor, by_list: Tensor) -> float:
     """The share under which outputs with these log-probabilities are most probable together, by EM.
 
-    Not quite 0 or 1, so that nothing becomes impossible.
+    Not quite 1, so that nothing becomes impossible; 0 where nothing is on the list.
     """
     network, listed = by_network.double(), by_list.double()
     share = torch.tensor(0.5, dtype=torch.float64)
     for _ in range(EM_STEPS):
         from_list = torch.sigmoid(share.logit() + listed - network)
-        share = from_list.mean().clamp(1e-4, 1 - 1e-4)
+        share = from_list.mean().clamp(max=MOST)
     return float(share)

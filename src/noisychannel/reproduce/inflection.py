@@ -55,7 +55,7 @@ class Scale:
     )
     """With the paper's size and rate; how long it is trained depends on how many forms there are."""
     lm_updates: int = 10_000
-    """At most, but one epoch at least."""
+    """About, on average over types: as many whole epochs as come nearest, but one at least."""
     better_lm_rate: float = 1e-3
     better_lm_updates: int = 8_000
     """A rate at which the language model learns better, and faster."""
@@ -126,7 +126,9 @@ class Inflection(ABC):
         run = RunDirectory(self.work / "runs" / name)
         return run.group(type_) if self.grouped(name) else run
 
-    def lm(self, run: str, lists: Mapping[str, Sequence[str]], better: bool = False) -> ModelConfig:
+    def lm(
+        self, run: str, lists: Mapping[str, Sequence[str]], better: bool = False, word_list: bool = False
+    ) -> ModelConfig:
         """The language model of a run, for unpaired lists: as many epochs as the updates allow it.
 
         One for all types has more to read, and so larger batches.
@@ -138,7 +140,7 @@ class Inflection(ABC):
         rate = scale.better_lm_rate if better else scale.lm.learning_rate
         updates = scale.better_lm_updates if better else scale.lm_updates
         epochs = max(1, round(updates * batch_size * models / forms))
-        return replace(scale.lm, learning_rate=rate, batch_size=batch_size, max_epochs=epochs, word_list=better)
+        return replace(scale.lm, learning_rate=rate, batch_size=batch_size, max_epochs=epochs, word_list=word_list)
 
     # --- files
 
@@ -223,7 +225,9 @@ class Inflection(ABC):
         run = RunDirectory(Path(config.run_dir))
         if not (run.path / "run.json").exists():
             return False
-        return all(self.run(run.path.name, type_).finished(role) for type_ in self.types for role in config.models)
+        runs = [self.run(run.path.name, type_) for type_ in self.types]
+        listed = all(one.word_list_file.exists() for one in runs) or not config.lm.word_list
+        return listed and all(one.finished(role) for one in runs for role in config.models)
 
 
 def _train(configs: Sequence[RunConfig]) -> str:

@@ -104,7 +104,8 @@ def train(experiment: Inflection, parts: Collection[ExperimentPart]) -> None:
     for setting, lists in unpaired.items():
         file = experiment.write_unpaired(setting, lists)
         for name, better in (("lm", False), ("lm-better", True)):
-            groups.append([_lm(experiment, f"{name}-{setting}", files, file, lists, better)])
+            word_list = better and setting == "paper"
+            groups.append([_lm(experiment, f"{name}-{setting}", files, file, lists, better, word_list)])
         if "further" in parts and setting == "strict":
             groups.append([_lm(experiment, "joint-lm-strict", files, file, lists)])
     if "further" in parts:
@@ -129,9 +130,11 @@ def _lm(
     unpaired: str,
     lists: Mapping[str, Sequence[str]],
     better: bool = True,
+    word_list: bool = False,
 ) -> RunConfig:
     """A run of language models for unpaired lists, which are in a file too."""
-    return experiment.config(name, ["lm"], files, unpaired=unpaired, lm=experiment.lm(name, lists, better))
+    lm = experiment.lm(name, lists, better, word_list)
+    return experiment.config(name, ["lm"], files, unpaired=unpaired, lm=lm)
 
 
 def train_on_back_translations(experiment: Inflection) -> str:

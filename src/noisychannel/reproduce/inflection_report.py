@@ -54,6 +54,8 @@ CITED: dict[str, dict[str, str]] = {
 }
 """By experiment, test accuracies of other systems: those in the paper, the rule baseline of the SIGMORPHON 2023 shared
 task on the same data, and the best output released with the task of 2017."""
+CHOSEN_WEIGHTS = ("channel", "lm", "length")
+"""Where something reranks by weights of its own, they are in the notes."""
 EXAMPLES = 12
 """Of each kind."""
 
@@ -99,6 +101,7 @@ def _covered(lists: Mapping[str, Sequence[str]], test: Sequence[TaggedPair]) -> 
 def _row(
     experiment: Inflection, measured: Measured, direct: Measured, rules: Measured, lemmas: Sequence[str]
 ) -> dict[str, Any]:
+    notes = dict(measured.notes)
     row: dict[str, Any] = {
         "name": measured.row.name,
         "setting": measured.setting,
@@ -110,14 +113,15 @@ def _row(
         "deviation": measured.deviation,
         "seeds": measured.accuracies,
         "types": {name: measured.of_type(n) for n, name in enumerate(experiment.types)},
-        "weights": asdict(measured.weights),
+        "weights": asdict(measured.weights) | {key: notes[key] for key in CHOSEN_WEIGHTS if key in notes},
         "p": None if measured is direct else significance(measured, direct, lemmas),
         "p against rules": None if measured is rules else significance(measured, rules, lemmas),
     }
-    if measured.notes:
-        row["notes"] = dict(measured.notes)
+    if notes:
+        row["notes"] = notes
     if measured.tuned is not None:
-        row["dev"] = {"accuracy": measured.tuned.dev_score, "decodings": len(measured.tuned.history)}
+        accuracy = notes.get("dev accuracy on the lists", measured.tuned.dev_score)
+        row["dev"] = {"accuracy": accuracy, "decodings": len(measured.tuned.history)}
     return row
 
 

@@ -1,4 +1,4 @@
-"""A row of the inflection table, and what was measured of it, which is kept in a file: nothing is decoded twice."""
+"""A row of the inflection table, and what was measured of it, which is kept in a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Row:
 
     name: str
     system: str
-    """One of ``SYSTEMS``, or attention, the baseline."""
+    """One of ``SYSTEMS``, or a baseline: attention, or rules."""
     direct: str = "bi"
     """Which runs have the direct model, or the baseline: ``bi-1`` is that of the first seed."""
     channel: str = "bi"
@@ -42,8 +42,8 @@ class Row:
     """What chooses among the best outputs of the search; see ``reranking``."""
 
     @property
-    def models(self) -> tuple[str, str, str, bool]:
-        return self.direct, self.channel, self.lm, self.word_list
+    def models(self) -> tuple[str, str, str]:
+        return self.direct, self.channel, self.lm
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,25 @@ from typing import Any
 
 import torch
 
+from noisychannel import __version__
 from noisychannel.decode.objective import Weights
 from noisychannel.reproduce.inflection import Inflection, Setting
 from noisychannel.reproduce.inflection_systems import decode_seed, paired_lms, rerank_row, tasks, tune_row
 from noisychannel.reproduce.measured import Measured, Row, Split
+from noisychannel.reproduce.reranking import BONUSES, RATIOS
 from noisychannel.reproduce.tasks import LISTED_LM
 from noisychannel.runs import RunDirectory
 from noisychannel.training.jobs import choose_processes, cores
 from noisychannel.training.world import choose_device
+from noisychannel.tuning import Tuned
 
 
 def measure(experiment: Inflection, rows: Sequence[tuple[Row, Setting]], split: Split = "test") -> list[Measured]:
     """Tune what must be tuned, and decode a split with every row and seed.
 
-    A system that contains a smaller one starts from its weights too, and a row with the marginal search, or one that
-    reranks, has the weights of the plain one: such a row waits for the other. What is left of an earlier time is not
-    measured again, if the models are still the same.
+    A system that contains a smaller one, or has a word list, starts from the weights of the one without, too; and a row
+    with the marginal search, or one that reranks, has the weights of the plain one: such a row waits for the other.
+    What is left of an earlier time is not measured again, if the models are still the same.
     """
     waiting: dict[tuple[Row, Setting], Future[Measured]] = {}
     with _processes(experiment) as pool, ThreadPoolExecutor(1 if experiment.jobs == 1 else len(rows)) as threads:
@@ -48,7 +51,7 @@ def measure(experiment: Inflection, rows: Sequence[tuple[Row, Setting]], split: 
 
 def _stage(row: Row) -> int:
     """Rows wait for those of earlier stages only."""
-    if row.search == "marginal" or row.rerank:
+    if row.search == "marginal" or row.rerank or row.word_list:
         return 2
     return int(row.system == "direct+channel+lm")
 
@@ -62,7 +65,7 @@ def _measure_row(
     before: Sequence[Future[Measured]],
 ) -> Measured:
     known = [measured.tuned for future in before if (measured := future.result()).tuned]
-    file = experiment.work / "measured" / f"{_fingerprint(experiment, row, setting, split)}.json"
+    file = experiment.work / "measured" / f"{_fingerprint(experiment, row, setting, split, known)}.json"
     gold = [[pair.form for pair in getattr(splits, split)] for splits in experiment.tables.values()]
     if file.exists():
         measured = Measured.read(file, row, setting, gold)
@@ -84,8 +87,13 @@ def _measure_row(
     return measured
 
 
-def _fingerprint(experiment: Inflection, row: Row, setting: Setting, split: Split) -> str:
-    """Of everything that decides what is measured; of the models, the times at which they were written."""
+def _fingerprint(
+    experiment: Inflection, row: Row, setting: Setting, split: Split, known: Sequence[Tuned | None]
+) -> str:
+    """Of what decides what is measured: the models (the times at which they were written), the items, the settings.
+
+    Not of the code, but for its version: who changes that removes what was measured.
+    """
     files: set[Path] = set()
     for seed in experiment.scale.seeds[: row.seeds] if row.system != "rules" else ():
         for task in tasks(experiment, row, setting, seed, split, Weights(1.0), experiment.scale.search):
@@ -96,7 +104,8 @@ def _fingerprint(experiment: Inflection, row: Row, setting: Setting, split: Spli
     if row.rerank == "density ratio":
         files.update(RunDirectory(path).model_file("lm") for path in paired_lms(experiment, setting))
     times = [(str(file.relative_to(experiment.work)), file.stat().st_mtime_ns) for file in sorted(files)]
-    said = repr((row, setting, split, experiment.scale, experiment.device, times, experiment.tables))
+    settings = (row, setting, split, experiment.scale, experiment.device, known, RATIOS, BONUSES, __version__)
+    said = repr((settings, times, experiment.tables))
     return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
 
 

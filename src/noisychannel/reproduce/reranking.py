@@ -16,7 +16,7 @@ from noisychannel.tuning.search import optimise
 from noisychannel.tuning.systems import System, vector
 
 RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0)
-BONUSES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+BONUSES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Of being on the list, in nats of the language model."""
 
 Extra = list[list[tuple[Output, float]]]

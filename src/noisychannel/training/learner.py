@@ -25,7 +25,7 @@ from noisychannel.training.events import Advanced, Evaluated, Event, Finished, L
 from noisychannel.training.metrics import MetricsLog
 from noisychannel.training.roles import describe_model
 from noisychannel.training.state import TrainingState, derive_seed
-from noisychannel.training.word_list import add_word_list
+from noisychannel.training.word_list import Fitted, add_word_list
 from noisychannel.training.world import World
 
 SECONDS_BETWEEN_NEWS = 0.2
@@ -195,9 +195,11 @@ class Learner:
                 f"{self.job.label}: dev perplexity was never finite; lower the learning rate, start anew (--overwrite)"
             )
         if self.world.leads:
-            if self.job.config.model(self.job.role).word_list:
-                self._add_word_list()
+            fitted = self._add_word_list() if self.job.config.model(self.job.role).word_list else None
             self.files.state_file(self.job.role).unlink()
+            if fitted and self.metrics:
+                values = {"share": fitted.share, "loss": fitted.dev_loss, "perplexity": _perplexity(fitted.dev_loss)}
+                self.metrics.write("dev with word list", self.state.best_step, **values)
         if self.metrics:
             self.metrics.close()
         state, seconds = self.state, time.monotonic() - self._began
@@ -205,11 +207,9 @@ class Learner:
         self.listen(finished)
         return finished
 
-    def _add_word_list(self) -> None:
-        fitted = add_word_list(self.files, self.train_corpus, self.dev_corpus, self.batch_size, self.world.device)
-        if self.metrics:
-            perplexity = _perplexity(fitted.dev_loss)
-            self.metrics.write("dev with word list", self.state.best_step, share=fitted.share, perplexity=perplexity)
+    def _add_word_list(self) -> Fitted:
+        corpora = self.train_corpus, self.dev_corpus
+        return add_word_list(self.files, *corpora, self.dev_batches(), self.world.device)
 
     def _set_rate(self) -> None:
         group = self.optimiser.param_groups[0]

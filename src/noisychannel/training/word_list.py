@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
-from noisychannel.data.batches import make_batch, plan_batches
+from noisychannel.data.batches import Rows, make_batch
 from noisychannel.data.corpus import Corpus
 from noisychannel.models import LanguageModel
 from noisychannel.models.word_list import Trie, WithWordList, best_share
@@ -22,14 +23,16 @@ class Fitted(NamedTuple):
 
 
 @torch.no_grad()
-def add_word_list(files: RunDirectory, train: Corpus, dev: Corpus, batch_size: int, device: torch.device) -> Fitted:
+def add_word_list(
+    files: RunDirectory, train: Corpus, dev: Corpus, batches: Sequence[Rows], device: torch.device
+) -> Fitted:
     """Keep the training outputs beside the language model, with the share under which dev is most probable."""
     network = files.load_model("lm", device, word_list=False)
     assert isinstance(network, LanguageModel)
     words = Trie.of(train.outputs, network.word.out_features)
     model = WithWordList(network, words.to(device), share=0.5)
     by_network, by_list = [], []
-    for rows in plan_batches(dev, batch_size, batch_symbols=None, order=None):
+    for rows in batches:
         batch = make_batch(dev, rows).to(device)
         by_network.append(network.log_prob(*batch.arguments))
         by_list.append(model.by_list(*batch.arguments))
