@@ -18,7 +18,7 @@ from noisychannel.cli.main import main
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.reproduce import inflection, inflection_experiment, reranking
-from noisychannel.reproduce.inflection import Inflection, Scale
+from noisychannel.reproduce.inflection import Inflection, Scale, Setup
 from noisychannel.reproduce.inflection_experiment import run_experiment
 from noisychannel.reproduce.inflection_report import markdown
 from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, RULES, significance
@@ -71,7 +71,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def experiment(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Inflection:
-    return Wiktionary("verb", data, tmp_path_factory.mktemp("work"), TINY, "cpu", jobs=1, say=lambda line: None)
+    return Wiktionary("verb", Setup(data, tmp_path_factory.mktemp("work"), TINY, "cpu", jobs=1, say=lambda line: None))
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError
 from noisychannel.reproduce import sigmorphon
-from noisychannel.reproduce.inflection import Scale
+from noisychannel.reproduce.inflection import Scale, Setup
 from noisychannel.reproduce.inflection_experiment import run_experiment, table_rows
 from noisychannel.reproduce.inflection_report import markdown
 from noisychannel.reproduce.inflection_systems import tasks
@@ -99,7 +99,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def experiment(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Sigmorphon:
-    return Sigmorphon(2017, data, tmp_path_factory.mktemp("work"), TINY, "cpu", jobs=1, say=lambda line: None)
+    return Sigmorphon(2017, Setup(data, tmp_path_factory.mktemp("work"), TINY, "cpu", jobs=1, say=lambda line: None))
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ def mixture(words: Words, share: float = 0.4, seed: int = 1) -> WithWordList:
 def test_every_prefix_has_its_share_of_the_list(words: Words) -> None:
     trie = listed(words)
     distinct = {(*word, EOS) for word in words}
-    assert len(trie) == len(distinct)
+    assert trie.counts[ROOT] == len(distinct)
     below = Counter(word[:n] for word in distinct for n in range(len(word) + 1))
     for prefix, count in below.items():
         assert trie.log_prob(walk(trie, prefix)).exp().item() == pytest.approx(count / len(distinct))
@@ -218,6 +218,17 @@ def test_a_run_keeps_the_list_and_fits_its_share(trained: Path) -> None:
     (fitted,) = [record for record in records if record["kind"] == "dev with word list"]
     assert fitted["share"] == model.share
     assert fitted["perplexity"] < run.dev_perplexity("lm")
+
+
+def test_training_says_what_the_list_brings(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = parse_config(trained.parent / "config.yaml")
+    config.run_dir, config.models = str(trained.parent / "told"), ["lm"]
+    (trained.parent / "told.yaml").write_text(dump_config(config))
+    assert main(["train", str(trained.parent / "told.yaml")]) == 0
+    records = [json.loads(line) for line in (trained.parent / "told" / "metrics.jsonl").read_text().splitlines()]
+    (fitted,) = [record for record in records if record["kind"] == "dev with word list"]
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("lm: finished")]
+    assert said.endswith(f"; with its word list {fitted['perplexity']:.3f} (share {fitted['share']:.2f})")
 
 
 def test_decoding_uses_the_list(trained: Path) -> None:

@@ -115,9 +115,11 @@ def describe(event: Evaluated) -> str:
 
 
 def describe_end(event: Finished) -> str:
+    fitted = event.word_list
+    with_list = "" if fitted is None else f"; with its word list {fitted.perplexity:.3f} (share {fitted.share:.2f})"
     return (
         f"{event.label}: finished after {event.step} steps and {event.seconds:.0f} s; "
-        f"best dev perplexity {event.dev_perplexity:.3f} at step {event.best_step}"
+        f"best dev perplexity {event.dev_perplexity:.3f} at step {event.best_step}{with_list}"
     )
 
 

@@ -15,7 +15,7 @@ from noisychannel.atomic import write_text
 from noisychannel.cli.options import parse_options
 from noisychannel.errors import BadInputError
 from noisychannel.reproduce import sigmorphon, wiktionary
-from noisychannel.reproduce.inflection import ExperimentPart, Inflection, Scale
+from noisychannel.reproduce.inflection import ExperimentPart, Inflection, Scale, Setup
 from noisychannel.reproduce.inflection_experiment import QUICK_PARTS, run_experiment
 from noisychannel.reproduce.inflection_report import markdown
 from noisychannel.reproduce.sigmorphon import Sigmorphon
@@ -46,7 +46,7 @@ example:
 class Experiment(NamedTuple):
     """What the name of an experiment stands for."""
 
-    of: Callable[..., Inflection]
+    of: Callable[[Setup], Inflection]
     full: Scale
     quick: Scale
 
@@ -112,7 +112,7 @@ def _reproduce(experiment: str, options: ReproduceOptions) -> None:
     work = Path(options.work or f"runs/{name}")
     scale = chosen.quick if options.quick else chosen.full
     results = run_experiment(
-        chosen.of(data, work, scale, options.device, options.jobs, _say),
+        chosen.of(Setup(data, work, scale, options.device, options.jobs, _say)),
         options.parts or (QUICK_PARTS if options.quick else None),
     )
     directory = Path(options.results) if options.results else work

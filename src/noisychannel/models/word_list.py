@@ -73,10 +73,6 @@ class Trie(nn.Module):
         keys = np.concatenate(levels) if levels else np.zeros(0, np.int64)
         return Trie(vocab_size, torch.from_numpy(keys), torch.from_numpy(counts))
 
-    def __len__(self) -> int:
-        """The number of distinct outputs."""
-        return int(self.counts[ROOT])
-
     def child(self, node_N: Tensor, symbol_N: Tensor) -> Tensor:
         """The node one symbol further; OFF where the list has none: [N]."""
         key_N = node_N * self.vocab_size + symbol_N

@@ -68,6 +68,24 @@ class Scale:
     """Of tuning."""
 
 
+@dataclass(frozen=True)
+class Setup:
+    """Where an experiment is done, and how."""
+
+    data: Path
+    """The folder that holds morphology/."""
+    work: Path
+    scale: Scale
+    device: str = "auto"
+    jobs: int | None = None
+    """Processes at a time; chosen for the machine where None."""
+    say: Say = print
+
+    @property
+    def morphology(self) -> Path:
+        return self.data / "morphology"
+
+
 class Inflection(ABC):
     """The data and the runs of one experiment."""
 
@@ -79,17 +97,11 @@ class Inflection(ABC):
     vocabularies: str
     """The run whose vocabularies all runs share; it has no groups."""
 
-    def __init__(
-        self,
-        tables: Mapping[str, Splits[TaggedPair]],
-        work: Path,
-        scale: Scale,
-        device: str = "auto",
-        jobs: int | None = None,
-        say: Say = print,
-    ) -> None:
+    def __init__(self, tables: Mapping[str, Splits[TaggedPair]], setup: Setup) -> None:
         """``tables``: the items of each type; accuracy is the mean over types."""
-        self.work, self.scale, self.device, self.jobs, self.say = work, scale, device, jobs, say
+        self.morphology, self.work, self.scale = setup.morphology, setup.work, setup.scale
+        self.device, self.jobs, self.say = setup.device, setup.jobs, setup.say
+        scale = setup.scale
         self.tables = {
             type_: Splits(
                 some(splits.train, scale.pairs, seed=1), splits.dev[: scale.held_out], splits.test[: scale.held_out]

@@ -14,6 +14,7 @@ from noisychannel.reproduce.inflection import Inflection
 from noisychannel.reproduce.inflection_data import TaggedPair
 from noisychannel.reproduce.inflection_systems import BASELINE, FULL_BETTER, RULES, significance
 from noisychannel.reproduce.measured import Measured
+from noisychannel.reproduce.reranking import CHOSEN_WEIGHTS, DEV_ACCURACY
 from noisychannel.training.world import choose_device
 
 PAPER: dict[str, dict[str, str]] = {
@@ -54,8 +55,6 @@ CITED: dict[str, dict[str, str]] = {
 }
 """By experiment, test accuracies of other systems: those in the paper, the rule baseline of the SIGMORPHON 2023 shared
 task on the same data, and the best output released with the task of 2017."""
-CHOSEN_WEIGHTS = ("channel", "lm", "length")
-"""Where something reranks by weights of its own, they are in the notes."""
 EXAMPLES = 12
 """Of each kind."""
 
@@ -120,7 +119,7 @@ def _row(
     if notes:
         row["notes"] = notes
     if measured.tuned is not None:
-        accuracy = notes.get("dev accuracy on the lists", measured.tuned.dev_score)
+        accuracy = notes.get(DEV_ACCURACY, measured.tuned.dev_score)
         row["dev"] = {"accuracy": accuracy, "decodings": len(measured.tuned.history)}
     return row
 

@@ -15,6 +15,9 @@ from noisychannel.reproduce.tasks import Task, by_letters, letter_pool
 from noisychannel.tuning.search import optimise
 from noisychannel.tuning.systems import System, vector
 
+CHOSEN_WEIGHTS = ("channel", "lm", "length")
+DEV_ACCURACY = "dev accuracy on the lists"
+"""What is noted of a choice: its weights, that of the direct model being 1, and what they get right on dev."""
 RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0)
 BONUSES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Of being on the list, in nats of the language model."""
@@ -104,8 +107,7 @@ def _choose_with_term(
         [max(item, key=lambda x: _objective(_plus(x[0], share * x[1]), chosen))[0].text for item in of_type]
         for of_type in test
     ]
-    weights = {name: getattr(chosen, name) for name in ("channel", "lm", "length")}
-    return outputs, share, {"dev accuracy on the lists": best, **weights}
+    return outputs, share, _notes(chosen, best)
 
 
 def choose_from_pool(
@@ -129,9 +131,8 @@ def choose_from_pool(
         for outputs in _found_by_any(test, device)
     ]
     ends = np.cumsum([len(task.inputs) for task in test[0]])
-    weights = {name: getattr(tuned.weights, name) for name in ("channel", "lm", "length")}
     texts = [chosen[end - len(task.inputs) : end] for end, task in zip(ends, test[0], strict=True)]
-    return texts, {"dev accuracy on the lists": tuned.score, **weights}
+    return texts, _notes(tuned.weights, tuned.score)
 
 
 def _found_by_any(searches: Sequence[Sequence[Task]], device: str) -> list[list[Output]]:
@@ -163,6 +164,10 @@ def _with_membership(task: Task, lists: Sequence[Collection[str]], device: str) 
         [(output, float(output.text in listed)) for output in _complete(best)]
         for best, listed in zip(task.do(device), lists, strict=True)
     ]
+
+
+def _notes(weights: Weights, dev_accuracy: float) -> dict[str, float]:
+    return {DEV_ACCURACY: dev_accuracy, **{name: getattr(weights, name) for name in CHOSEN_WEIGHTS}}
 
 
 def _complete(best: list[Output]) -> list[Output]:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from noisychannel.errors import BadInputError
 from noisychannel.reproduce import wiktionary
-from noisychannel.reproduce.inflection import Inflection, Scale, Setting
+from noisychannel.reproduce.inflection import Inflection, Scale, Setting, Setup
 from noisychannel.reproduce.inflection_data import (
     german_noun_paradigms,
     held_out_paradigms,
@@ -22,7 +22,6 @@ from noisychannel.reproduce.inflection_data import (
     read_unpaired,
     without_lemmas,
 )
-from noisychannel.training.run import Say
 
 Year = Literal[2017, 2023]
 ALL = "all tag sets"
@@ -58,24 +57,14 @@ class Sigmorphon(Inflection):
     parts = ("table",)
     separator = ";"
 
-    def __init__(
-        self,
-        year: Year,
-        data: Path,
-        work: Path,
-        scale: Scale,
-        device: str = "auto",
-        jobs: int | None = None,
-        say: Say = print,
-    ) -> None:
+    def __init__(self, year: Year, setup: Setup) -> None:
         self.year: Year = year
         self.name = f"inflection-sigmorphon{year}"
-        self.vocabularies = f"bi-{scale.seeds[0]}"
-        self._morphology = data / "morphology"
-        super().__init__({ALL: read_sigmorphon(self._morphology, year)}, work, scale, device, jobs, say)
+        self.vocabularies = f"bi-{setup.scale.seeds[0]}"
+        super().__init__({ALL: read_sigmorphon(setup.morphology, year)}, setup)
 
     def lists(self) -> dict[Setting, dict[str, list[str]]]:
-        return _lists(self._morphology, self.year)
+        return _lists(self.morphology, self.year)
 
     def grouped(self, name: str) -> bool:
         return False

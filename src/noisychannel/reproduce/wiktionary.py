@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from noisychannel.reproduce.inflection import Inflection, Scale, Setting
+from noisychannel.reproduce.inflection import Inflection, Scale, Setting, Setup
 from noisychannel.reproduce.inflection_data import (
     Splits,
     TaggedPair,
@@ -21,7 +21,6 @@ from noisychannel.reproduce.inflection_data import (
     without_lemmas,
 )
 from noisychannel.training.config import ModelConfig
-from noisychannel.training.run import Say
 from noisychannel.weights import SearchSettings
 
 Part = Literal["noun", "verb"]
@@ -53,28 +52,18 @@ class Wiktionary(Inflection):
     separator = ":"
     vocabularies = "joint-1"
 
-    def __init__(
-        self,
-        part: Part,
-        data: Path,
-        work: Path,
-        scale: Scale,
-        device: str = "auto",
-        jobs: int | None = None,
-        say: Say = print,
-    ) -> None:
+    def __init__(self, part: Part, setup: Setup) -> None:
         self.part: Part = part
         self.name = f"inflection-{part}s"
-        self._morphology = data / "morphology"
-        tables = list(read_wiktionary(self._morphology, part).items())[-(scale.types or 0) :]
+        tables = list(read_wiktionary(setup.morphology, part).items())[-(setup.scale.types or 0) :]
         tagged = {
             type_: Splits(*([TaggedPair(*pair, type_) for pair in pairs] for pairs in splits))
             for type_, splits in tables
         }
-        super().__init__(tagged, work, scale, device, jobs, say)
+        super().__init__(tagged, setup)
 
     def lists(self) -> dict[Setting, dict[str, list[str]]]:
-        return _lists(self._morphology, self.part)
+        return _lists(self.morphology, self.part)
 
     def grouped(self, name: str) -> bool:
         return not name.startswith("joint-")

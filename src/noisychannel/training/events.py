@@ -32,12 +32,22 @@ class Evaluated(NamedTuple):
     best: bool
 
 
+class Fitted(NamedTuple):
+    """How much a language model's word list counts, and what it brings."""
+
+    share: float
+    perplexity: float
+    """Per symbol of the dev data, of network and list together."""
+
+
 class Finished(NamedTuple):
     label: str
     step: int
     best_step: int
     dev_perplexity: float
     seconds: float
+    word_list: Fitted | None = None
+    """Of a language model that has one."""
 
 
 Event = Started | Advanced | Evaluated | Finished

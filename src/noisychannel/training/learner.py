@@ -21,11 +21,11 @@ from noisychannel.data.prepare import DataSource, open_corpus
 from noisychannel.errors import NoisyChannelError
 from noisychannel.runs import MODEL_CLASSES, RunDirectory, save_tensors
 from noisychannel.training.config import Role, RunConfig
-from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Listener, Started
+from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Fitted, Listener, Started
 from noisychannel.training.metrics import MetricsLog
 from noisychannel.training.roles import describe_model
 from noisychannel.training.state import TrainingState, derive_seed
-from noisychannel.training.word_list import Fitted, add_word_list
+from noisychannel.training.word_list import add_word_list
 from noisychannel.training.world import World
 
 SECONDS_BETWEEN_NEWS = 0.2
@@ -194,16 +194,16 @@ class Learner:
             raise NoisyChannelError(
                 f"{self.job.label}: dev perplexity was never finite; lower the learning rate, start anew (--overwrite)"
             )
+        fitted = None
         if self.world.leads:
             fitted = self._add_word_list() if self.job.config.model(self.job.role).word_list else None
             self.files.state_file(self.job.role).unlink()
             if fitted and self.metrics:
-                values = {"share": fitted.share, "loss": fitted.dev_loss, "perplexity": _perplexity(fitted.dev_loss)}
-                self.metrics.write("dev with word list", self.state.best_step, **values)
+                self.metrics.write("dev with word list", self.state.best_step, **fitted._asdict())
         if self.metrics:
             self.metrics.close()
         state, seconds = self.state, time.monotonic() - self._began
-        finished = Finished(self.job.label, state.step, state.best_step, _perplexity(state.best_loss), seconds)
+        finished = Finished(self.job.label, state.step, state.best_step, _perplexity(state.best_loss), seconds, fitted)
         self.listen(finished)
         return finished
 

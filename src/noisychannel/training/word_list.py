@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 
@@ -12,14 +12,7 @@ from noisychannel.data.corpus import Corpus
 from noisychannel.models import LanguageModel
 from noisychannel.models.word_list import Trie, WithWordList, best_share
 from noisychannel.runs import RunDirectory
-
-
-class Fitted(NamedTuple):
-    """How much the list counts, and what it brings."""
-
-    share: float
-    dev_loss: float
-    """-log p per symbol of the dev data, of network and list together."""
+from noisychannel.training.events import Fitted
 
 
 @torch.no_grad()
@@ -41,4 +34,4 @@ def add_word_list(
     files.write_word_list(words, share)
     logs = torch.tensor([1 - share, share], dtype=torch.float64).log()
     mixed = torch.logaddexp(logs[0] + log_network, logs[1] + log_list)
-    return Fitted(share, -float(mixed.sum()) / int(dev.outputs.starts[-1]))
+    return Fitted(share, math.exp(-float(mixed.sum()) / int(dev.outputs.starts[-1])))
