@@ -341,6 +341,24 @@ def test_a_batch_that_does_not_fit_is_searched_in_parts(monkeypatch: pytest.Monk
         NoisyChannelDecoder(models.direct, memory_gib=0.0)
 
 
+def test_a_search_that_runs_out_of_memory_is_done_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = random_models(301, 8)
+    decoder = NoisyChannelDecoder(**models.for_weights(ALL), weights=ALL, k1=4, k2=2)
+    expected = decoder.decode(INPUTS, n_best=3)
+    whole, most = decoder_module.search_batch, 2
+
+    def search(models: Any, settings: Any, sentences: Any, n_best: int) -> Any:
+        if len(sentences.inputs) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(models, settings, sentences, n_best)
+
+    monkeypatch.setattr(decoder_module, "search_batch", search)
+    same_batch(decoder.decode(INPUTS, n_best=3), expected)
+    most = 0
+    with pytest.raises(torch.OutOfMemoryError):
+        decoder.decode(INPUTS, n_best=3)
+
+
 def test_incomplete_hypotheses_do_not_depend_on_the_batch() -> None:
     models = random_models(5)
     for max_length in (3, None):

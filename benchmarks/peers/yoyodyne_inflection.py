@@ -25,7 +25,7 @@ import warnings
 from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
 from importlib.metadata import version
 from multiprocessing import get_context, set_start_method
@@ -68,6 +68,7 @@ class Settings:
     batch_size: int
     max_epochs: int
     patience: int
+    max_minutes: float | None
     joint: bool
     max_pairs: int | None
 
@@ -172,6 +173,7 @@ def train(job: Job) -> dict[str, Any]:
             accelerator="gpu" if job.device == "cuda" else "cpu",
             devices=1,
             max_epochs=settings.max_epochs,
+            max_time=None if settings.max_minutes is None else timedelta(minutes=settings.max_minutes),
             gradient_clip_val=settings.clip_norm,
             callbacks=[best, stopping],
             num_sanity_val_steps=0,
@@ -182,6 +184,8 @@ def train(job: Job) -> dict[str, Any]:
         began = time.perf_counter()
         trainer.fit(model, datamodule=data)
         seconds = time.perf_counter() - began
+        if not best.best_model_path:
+            raise TimeoutError("not one epoch was finished: see --max-minutes")
         epochs = trainer.current_epoch
         checkpoint = torch.load(best.best_model_path, map_location="cpu", weights_only=False)
         model.load_state_dict(checkpoint["state_dict"])
@@ -233,6 +237,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--max-epochs", type=int, default=100)
     parser.add_argument("--patience", type=int, default=15, help="epochs without a better dev accuracy before stopping")
+    parser.add_argument("--max-minutes", type=float, help="a model is not trained for longer")
     parser.add_argument("--max-pairs", type=int, help="only the first so many training pairs of each type, for a trial")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--jobs", type=int, default=1, help="models trained at the same time")
@@ -256,6 +261,7 @@ def main() -> None:
         batch_size=options.batch_size,
         max_epochs=options.max_epochs,
         patience=options.patience,
+        max_minutes=options.max_minutes,
         joint=options.joint,
         max_pairs=options.max_pairs,
     )

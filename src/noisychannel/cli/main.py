@@ -26,7 +26,10 @@ COMMANDS = {
 }
 
 
-OUT_OF_MEMORY = "out of memory; make batches (batch_size, batch_symbols), lengths (max_length) or hidden_size smaller"
+OUT_OF_MEMORY = (
+    "out of memory; make batches (batch_size, batch_symbols), lengths (max_length) or hidden_size smaller, "
+    "or let fewer processes share it (--jobs)"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

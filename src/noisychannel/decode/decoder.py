@@ -164,7 +164,7 @@ class NoisyChannelDecoder:
         found: list[list[Hypothesis]] = []
         for part in rows.split(self._sentences_at_once(sentences)):
             some = sentences if len(part) == len(rows) else sentences.select(part)
-            found += self._search(some, n_best)
+            found += self._search_what_fits(some, n_best)
         if not align:
             return found
         asked = [
@@ -175,6 +175,17 @@ class NoisyChannelDecoder:
         ]
         aligned = iter(self._align(asked, [hypothesis for best in found for hypothesis in best if hypothesis.complete]))
         return [[next(aligned) if hypothesis.complete else hypothesis for hypothesis in best] for best in found]
+
+    def _search_what_fits(self, sentences: Sentences, n_best: int) -> list[list[Hypothesis]]:
+        """Another process may have taken memory that was free before: what does not fit is searched by halves."""
+        try:
+            return self._search(sentences, n_best)
+        except torch.OutOfMemoryError:
+            if len(sentences.inputs) == 1:
+                raise
+        torch.cuda.empty_cache()
+        halves = torch.arange(len(sentences.inputs), device=sentences.inputs.device).chunk(2)
+        return [best for half in halves for best in self._search_what_fits(sentences.select(half), n_best)]
 
     def _search(self, sentences: Sentences, n_best: int) -> list[list[Hypothesis]]:
         found = search_batch(self.models, self._settings, sentences, n_best)

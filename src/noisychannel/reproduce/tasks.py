@@ -47,6 +47,12 @@ class Task:
 
     def do(self, device: str) -> list[list[Output]]:
         """For each input, its best outputs."""
+        try:
+            return self._do(device)
+        finally:
+            torch.cuda.empty_cache()  # for the other processes of the same GPU
+
+    def _do(self, device: str) -> list[list[Output]]:
         if self.models[0][0] != "direct":
             return self._do_baseline(device)
         model, features = self._model(device), [tags for _, tags in self._tagged()]
