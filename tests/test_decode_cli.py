@@ -20,7 +20,7 @@ from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
 from noisychannel.training.parse import dump_config
 from noisychannel.weights import SearchSettings
-from toys import double_vowels, tag, toy_config, write_pairs
+from toys import copy, double_vowels, tag, toy_config, write_pairs
 
 FULL = "1,0.5,0.3,0.2"
 
@@ -155,6 +155,56 @@ def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
     assert measured["direct+lm"]["score"] == pytest.approx(100 * right / len(pairs))
     assert measured["direct"]["p_value"] is None
     assert measured["direct+lm"]["low"] <= measured["direct+lm"]["score"] <= measured["direct+lm"]["high"]
+
+
+def test_groups_are_tuned_and_evaluated_together(tmp_path: Path, capsys) -> None:
+    """Their weights are shared, and each decodes its own items, whatever the order of the file."""
+    config = toy_config(tmp_path, models=("direct", "lm"), longest=4)
+    tasks = {"doubled": double_vowels, "same": copy}
+    files = {"train": config.data.train[0], "dev": config.data.dev[0], "test": str(tmp_path / "test.tsv")}
+    for seed, file in enumerate(files.values()):
+        lines = []
+        for group, task in tasks.items():
+            pairs = write_pairs(tmp_path / "pairs.tsv", task, 40 if seed else 200, seed, longest=4)
+            lines += [f"{line}\t{group}\n" for line in pairs.read_text().splitlines()]
+        Path(file).write_text("".join(lines[0::2] + lines[1::2]))
+    config.data.columns = "input,output,group"
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    assert main(["train", str(tmp_path / "config.yaml")]) == 0
+    run = RunDirectory(Path(config.run_dir))
+    assert main(["tune", str(run.path), "--k1", "6", "--k2", "3", "--iterations", "2"]) == 0
+    written = [(of_group.path / "weights.json").read_text() for of_group in run.groups()]
+    assert len(written) == 2
+    assert written[0] == written[1]
+    assert json.loads(written[0])["systems"]["direct+lm"]["dev_sentences"] == 80
+
+    result = tmp_path / "result.json"
+    assert main(["evaluate", str(run.path), files["test"], "--json", str(result)]) == 0
+    record = json.loads(result.read_text())
+    assert record["sentences"] == 80
+    models = {group: NoisyChannel.load(run.group(group).path, "direct+lm") for group in tasks}
+    items = [line.split("\t") for line in Path(files["test"]).read_text().splitlines()]
+    right = sum(models[group](x)[0].text == y for x, y, group in items)
+    assert 0 < right < 80
+    (measured,) = [system for system in record["systems"] if system["system"] == "direct+lm"]
+    assert measured["measured"]["accuracy"]["score"] == pytest.approx(100 * right / 80)
+    assert measured["weights"] == json.loads(written[0])["systems"]["direct+lm"]["weights"]
+
+    # One of them can be tuned alone; evaluation then uses, and notes, the weights of each.
+    one = run.group("same")
+    assert main(["tune", str(one.path), "--systems", "direct+lm", "--iterations", "1", "--limit", "5"]) == 0
+    assert main(["evaluate", str(run.path), files["test"], "--json", str(result)]) == 0
+    *_, measured = json.loads(result.read_text())["systems"]
+    assert set(measured["search"]) == set(tasks)
+
+    capsys.readouterr()
+    Path(files["test"]).write_text("a\ta\tother\n")
+    assert main(["evaluate", str(run.path), files["test"]]) == 2
+    assert "test.tsv:1: the run has no group 'other'; it has doubled, same" in capsys.readouterr().err
+    assert main(["evaluate", str(run.path), files["test"], "--columns", "input,output,-"]) == 2
+    assert "has groups, so FILE needs a column" in capsys.readouterr().err
+    assert main(["tune", str(run.path), "--systems", "channel+lm"]) == 2
+    assert "channel+lm needs the model channel, which the run does not hold" in capsys.readouterr().err
 
 
 def test_features_reach_the_channel_before_the_output(tmp_path: Path) -> None:

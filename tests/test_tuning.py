@@ -218,7 +218,7 @@ def hypothesis_of(tokens: Sequence[int], terms: Sequence[float | None], complete
     return Hypothesis(tuple(tokens), 0.0, direct, channel, lm, int(length), None, None, complete)
 
 
-def words(tokens: tuple[int, ...]) -> str:
+def words(_: int, tokens: tuple[int, ...]) -> str:
     return " ".join(map(str, tokens))
 
 
@@ -273,7 +273,7 @@ class World:
         self.terms_NC4[..., 3] = random.integers(2, 12, (sentences, outputs))
         self.n_best = n_best
         self.decoded: list[Weights] = []
-        self.references = [[words(n_best[0].tokens)] for n_best in self.decode(truth)]
+        self.references = [[words(n, n_best[0].tokens)] for n, n_best in enumerate(self.decode(truth))]
         self.decoded.clear()
 
     def decode(self, weights: Weights) -> list[list[Hypothesis]]:

@@ -45,6 +45,16 @@ class HeldOut:
         seen = [[codec.splitter.join(codec.split(text)) for text in references] for references in texts]
         return HeldOut(name, [row.input for row in listed], [row.features for row in listed], seen)
 
+    @staticmethod
+    def of_all(parts: Sequence[HeldOut]) -> HeldOut:
+        """The parts of one set, one after another."""
+        return HeldOut(
+            parts[0].name,
+            [text for part in parts for text in part.inputs],
+            [tags for part in parts for tags in part.features],
+            [texts for part in parts for texts in part.references],
+        )
+
 
 def dev_rows(run: RunDirectory, data: DataConfig) -> list[Row]:
     """The dev pairs of a run's own data; those of its group, where it is one of several."""
@@ -63,11 +73,10 @@ class Decoded(NamedTuple):
         pairs = zip(self.outputs, held_out.references, strict=True)
         return np.stack([metric.statistics(best[0].text, references) for best, references in pairs])
 
-    def length_ratio(self, model: NoisyChannel, held_out: HeldOut) -> float:
-        """Symbols put out for each symbol of the (first) reference."""
+    def symbols(self, model: NoisyChannel, held_out: HeldOut) -> tuple[int, int]:
+        """How many were put out, and how many the (first) references have."""
         ours = sum(len(best[0].hypothesis.tokens) for best in self.outputs)
-        theirs = sum(len(model.output_codec.split(references[0])) for references in held_out.references)
-        return ours / max(theirs, 1)
+        return ours, sum(len(model.output_codec.split(references[0])) for references in held_out.references)
 
 
 def decode_held_out(

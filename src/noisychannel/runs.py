@@ -97,6 +97,10 @@ class RunDirectory:
         """The run of one group; the whole run where there are no groups."""
         return RunDirectory(self.path / _directory_name(name) if name else self.path)
 
+    def groups(self) -> list[RunDirectory]:
+        """The runs of all groups; this one alone where there are none."""
+        return [self.group(name) for name in self.header()["groups"]]
+
     def write_header(self, groups: list[str], data: Mapping[str, Any], group: str = "") -> None:
         """``groups``: those inside, or one without a name; ``group``: the one that this is, where it is one."""
         header = {"format": FORMAT, "noisychannel": __version__, "group": group, "groups": groups, "data": data}

@@ -33,7 +33,8 @@ USAGE = """usage: noisychannel evaluate RUN FILE [--metrics '[accuracy,edit_dist
 Decode the inputs of FILE with every tuned system of the run and print one table: each metric with its 95 % bootstrap
 interval and its p-value against the direct model (paired bootstrap), the length of the outputs relative to the
 references, and the speed. FILE has the columns of the training data; or it holds inputs, and --outputs names the
-parallel files of references, one or several.
+parallel files of references, one or several. Each group of a run with groups decodes its own items, and the table is
+of all of them; name the directory of a group for one alone.
 
 example:
   noisychannel evaluate runs/demo runs/demo-data/test.tsv --metrics '[accuracy,edit_distance]'
@@ -88,8 +89,9 @@ class SystemResult:
     """One row of the table."""
 
     system: str
-    weights: dict[str, float]
+    weights: dict[str, Any]
     search: dict[str, Any]
+    """Of both, where groups differ, those of each."""
     measured: dict[str, Measured]
     length_ratio: float
     sentences_per_second: float
@@ -133,36 +135,61 @@ class Evaluated(NamedTuple):
 
 def evaluate_run(directory: RunDirectory, options: EvaluateOptions, metrics: Sequence[Metric]) -> Evaluated:
     """Decode and measure the test set with every system; the direct model first: the others are compared with it."""
-    names = options.systems or list(read_systems(directory))
-    tuned = [read_system(directory, name) for name in dict.fromkeys(["direct", *names])]
-    models = load_all(directory, [SYSTEMS[system.name] for system in tuned], tuned[0].search, options.device)
-    held_out = HeldOut.read(options.file, _rows(directory, options), options.outputs[1:], models)
-    if not held_out.inputs:
+    rows = _rows(directory, options)
+    if not any(rows.values()):
         raise BadInputError(f"{options.file}: empty; there is nothing to evaluate")
+    runs = {group: directory.group(group) for group in rows if rows[group]}
+    names = options.systems or [
+        name for name in read_systems(directory.groups()[0]) if all(name in read_systems(run) for run in runs.values())
+    ]
     baseline: dict[str, FloatArray] = {}
-    evaluated = Evaluated(held_out, [], {})
-    for system in tuned:
-        model = NoisyChannel(models.input_codec, models.output_codec, models.models, system.weights, system.search)
-        with counting(f"decode {system.name}", len(held_out.inputs)) as progress:
-            decoded = decode_held_out(model, held_out, 1, options.batch_size, progress)
-        evaluated.results.append(_measure(system, model, held_out, decoded, metrics, baseline, options))
-        evaluated.outputs[system.name] = [best[0].text for best in decoded.outputs]
+    parts = [_Part.load(group, run, names, rows[group], options) for group, run in runs.items()]
+    evaluated = Evaluated(HeldOut.of_all([part.held_out for part in parts]), [], {})
+    for name in parts[0].tuned:
+        with counting(f"decode {name}", len(evaluated.held_out.inputs)) as progress:
+            decoded = [
+                decode_held_out(part.system(name), part.held_out, 1, options.batch_size, progress) for part in parts
+            ]
+        evaluated.results.append(_measure(name, parts, decoded, metrics, baseline, options))
+        evaluated.outputs[name] = [best[0].text for of_part in decoded for best in of_part.outputs]
     return evaluated
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What the models of one group are to decode; all there is, where there are no groups."""
+
+    group: str
+    models: NoisyChannel
+    tuned: dict[str, TunedSystem]
+    held_out: HeldOut
+
+    @staticmethod
+    def load(
+        group: str, run: RunDirectory, names: Sequence[str], rows: Sequence[Row], options: EvaluateOptions
+    ) -> _Part:
+        tuned = {name: read_system(run, name) for name in dict.fromkeys(["direct", *names])}
+        models = load_all(run, [SYSTEMS[name] for name in tuned], tuned["direct"].search, options.device)
+        return _Part(group, models, tuned, HeldOut.read(options.file, rows, options.outputs[1:], models))
+
+    def system(self, name: str) -> NoisyChannel:
+        models, tuned = self.models, self.tuned[name]
+        return NoisyChannel(models.input_codec, models.output_codec, models.models, tuned.weights, tuned.search)
+
+
 def _measure(
-    system: TunedSystem,
-    model: NoisyChannel,
-    held_out: HeldOut,
-    decoded: Decoded,
+    name: str,
+    parts: Sequence[_Part],
+    decoded: Sequence[Decoded],
     metrics: Sequence[Metric],
     baseline: dict[str, FloatArray],
     options: EvaluateOptions,
 ) -> SystemResult:
     """``baseline`` holds the direct model's statistics of each metric, and is filled by it."""
+    both = list(zip(parts, decoded, strict=True))
     measured = {}
     for metric in metrics:
-        statistics = decoded.statistics(metric, held_out)
+        statistics = np.concatenate([found.statistics(metric, part.held_out) for part, found in both])
         low, high = confidence_interval(metric, statistics, options.samples, options.seed)
         p_value = None
         if metric.name in baseline:
@@ -171,20 +198,29 @@ def _measure(
         score = float(metric.score(np.asarray(statistics.sum(0)), len(statistics)))
         measured[metric.name] = Measured(score, low, high, p_value)
     lag = None
-    if not model.models["direct"].bidirectional:
+    if not parts[0].models.models["direct"].bidirectional:
         lengths = [
-            len(model.input_codec.encode(*pair)) for pair in zip(held_out.inputs, held_out.features, strict=True)
+            len(part.models.input_codec.encode(*pair))
+            for part in parts
+            for pair in zip(part.held_out.inputs, part.held_out.features, strict=True)
         ]
-        lag = average_lagging([best[0] for best in decoded.outputs], lengths)
+        lag = average_lagging([best[0] for found in decoded for best in found.outputs], lengths)
+    ours, theirs = np.sum([found.symbols(part.models, part.held_out) for part, found in both], axis=0)
     return SystemResult(
-        system.name,
-        asdict(system.weights),
-        asdict(system.search),
+        name,
+        _of_all({part.group: asdict(part.tuned[name].weights) for part in parts}),
+        _of_all({part.group: asdict(part.tuned[name].search) for part in parts}),
         measured,
-        decoded.length_ratio(model, held_out),
-        len(held_out.inputs) / decoded.seconds,
+        float(ours / max(theirs, 1)),
+        sum(len(found.outputs) for found in decoded) / sum(found.seconds for found in decoded),
         lag,
     )
+
+
+def _of_all(settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What all groups have, once; where they differ, what each has."""
+    first, *others = settings.values()
+    return first if all(other == first for other in others) else settings
 
 
 def table(
@@ -218,12 +254,27 @@ def table(
     return "\n".join([*lines, "", notes])
 
 
-def _rows(directory: RunDirectory, options: EvaluateOptions) -> list[Row]:
-    data = parse_config(directory.config_file).data
-    if options.outputs:
-        return list(read_parallel([options.file], options.outputs[:1]))
+def _rows(directory: RunDirectory, options: EvaluateOptions) -> dict[str, list[Row]]:
+    """What each group of the run has to decode."""
+    data, header = parse_config(directory.config_file).data, directory.header()
+    rows: dict[str, list[Row]] = {group: [] for group in header["groups"]}
+    grouped = rows.keys() != {""}
     trained = DataSource(data).columns
     columns = trained if options.columns is None else Columns.parse(options.columns, "--columns", ("input", "output"))
-    group = directory.header().get("group", "")
-    rows = read_pairs([options.file], columns, data.feature_separator)
-    return [row for row in rows if not group or "group" not in columns.roles or row.group == group]
+    if grouped and (options.outputs or "group" not in columns.roles):
+        raise BadInputError(
+            f"{directory.path}: has groups, so FILE needs a column that says which (--columns input,output,group); "
+            "or name the directory of one of them"
+        )
+    if options.outputs:
+        return {"": list(read_parallel([options.file], options.outputs[:1]))}
+    of_one = header.get("group", "")
+    for row in read_pairs([options.file], columns, data.feature_separator):
+        if not grouped:
+            if not of_one or "group" not in columns.roles or row.group == of_one:
+                rows[""].append(row)
+        elif row.group in rows:
+            rows[row.group].append(row)
+        else:
+            raise BadInputError(f"{row.where}: the run has no group {row.group!r}; it has {', '.join(rows)}")
+    return rows

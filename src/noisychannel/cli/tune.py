@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from noisychannel.api import NoisyChannel
 from noisychannel.cli.options import parse_options
@@ -16,6 +16,7 @@ from noisychannel.errors import BadInputError
 from noisychannel.evaluation import HeldOut, decode_held_out, dev_rows, with_all_terms
 from noisychannel.metrics import make_metric
 from noisychannel.runs import RunDirectory
+from noisychannel.training.config import ROLES
 from noisychannel.training.parse import parse_config
 from noisychannel.training.world import choose_device
 from noisychannel.tuning import SYSTEMS, CandidatePool, System, Tuned, tune
@@ -26,7 +27,8 @@ USAGE = """usage: noisychannel tune RUN [--systems direct+channel+lm] [--metric 
 Choose the weights of the objective on the run's dev data and write them to RUN/weights.json, where decode and evaluate
 find them. The n-best lists are decoded once and kept with their terms; the search over weights runs on them, decodes
 again with what it found, merges the lists, and repeats until nothing moves. The direct model alone is always compared,
-so a system with it is never below it on dev.
+so a system with it is never below it on dev. A run with groups is tuned as a whole, on the dev data of all of them,
+which then share the weights; to tune one group alone, name its directory.
 
 systems: direct+length, direct+lm, channel+lm, direct+channel+lm; all for which the run has models where not given.
 metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
@@ -54,7 +56,7 @@ class TuneOptions:
         search: viterbi (the paper) or marginal.
         lm_proposals: Further proposals for each cell, by the language model.
         iterations: Most rounds of decoding.
-        limit: Use only so many dev pairs.
+        limit: Use only so many dev pairs (of each group).
         seed: Of the search over weights.
         batch_size: Inputs decoded together.
         device: auto takes a GPU where there is one.
@@ -91,7 +93,10 @@ def run(words: list[str]) -> int:
 
 
 def tune_run(options: TuneOptions) -> list[Tuned]:
-    """Tune every system asked for, and write weights.json. The last of them is the run's default."""
+    """Tune every system asked for, and write weights.json. The last of them is the run's default.
+
+    All groups of a run share the weights.
+    """
     directory = RunDirectory.open(Path(options.run))
     systems = choose_systems(directory, options.systems)
     search = SearchSettings(
@@ -102,26 +107,45 @@ def tune_run(options: TuneOptions) -> list[Tuned]:
         search=options.search,
         lm_proposals=options.lm_proposals,
     )
-    model = load_all(directory, systems, search, options.device)
-    rows = dev_rows(directory, parse_config(directory.config_file).data)[: options.limit]
-    held_out = HeldOut.read("dev", rows, (), model)
+    parts = [_dev_part(run, systems, search, options) for run in directory.groups()]
+    parts = [part for part in parts if part.held_out.inputs]
+    references = [texts for part in parts for texts in part.held_out.references]
+    codecs = [part.model.output_codec for part in parts for _ in part.held_out.references]
     metric = make_metric(options.metric, options.tokenize)
-    pool = CandidatePool(metric, held_out.references, model.output_codec.decode)
+    pool = CandidatePool(metric, references, lambda sentence, tokens: codecs[sentence].decode(tokens))
     tuned: list[Tuned] = []
     with counting("tune") as progress:
 
         @cache
         def decode(weights: Weights) -> list[list[Hypothesis]]:
-            reweighted = model.reweighted(weights)
-            decoded = decode_held_out(reweighted, held_out, options.n_best, options.batch_size, progress, align=False)
-            return with_all_terms(model, held_out, decoded)
+            found: list[list[Hypothesis]] = []
+            for model, held_out in parts:
+                decoded = decode_held_out(
+                    model.reweighted(weights), held_out, options.n_best, options.batch_size, progress, align=False
+                )
+                found += with_all_terms(model, held_out, decoded)
+            return found
 
         for system in systems:
             # A larger system can do whatever a smaller one does.
             known = [smaller.weights for smaller in tuned if system.contains(SYSTEMS[smaller.system])]
             tuned.append(tune(system, decode, pool, options.iterations, options.seed, known=known))
-            write_systems(directory, [_tuned_system(tuned[-1], search, len(rows))], default=system.name)
+            for run in directory.groups():
+                write_systems(run, [_tuned_system(tuned[-1], search, len(references))], default=system.name)
     return tuned
+
+
+class _Part(NamedTuple):
+    """The models of one group and its dev data."""
+
+    model: NoisyChannel
+    held_out: HeldOut
+
+
+def _dev_part(directory: RunDirectory, systems: list[System], search: SearchSettings, options: TuneOptions) -> _Part:
+    model = load_all(directory, systems, search, options.device)
+    rows = dev_rows(directory, parse_config(directory.config_file).data)[: options.limit]
+    return _Part(model, HeldOut.read("dev", rows, (), model))
 
 
 def choose_systems(directory: RunDirectory, names: list[str]) -> list[System]:
@@ -130,10 +154,11 @@ def choose_systems(directory: RunDirectory, names: list[str]) -> list[System]:
         if name not in SYSTEMS:
             raise BadInputError(f"unknown system {name!r}; the systems are {', '.join(SYSTEMS)}")
     chosen = [SYSTEMS[name] for name in names or SYSTEMS if name != "direct"]
-    possible = [system for system in chosen if all(directory.has_model(role) for role in roles_of(system))]
+    held = {role for role in ROLES if all(run.has_model(role) for run in directory.groups())}
+    possible = [system for system in chosen if held.issuperset(roles_of(system))]
     if names and len(possible) < len(chosen):
         missing = next(system for system in chosen if system not in possible)
-        roles = ", ".join(role for role in roles_of(missing) if not directory.has_model(role))
+        roles = ", ".join(role for role in roles_of(missing) if role not in held)
         raise BadInputError(f"{directory.path}: {missing.name} needs the model {roles}, which the run does not hold")
     if not possible:
         raise BadInputError(f"{directory.path}: there is nothing to tune; train a direct model first")

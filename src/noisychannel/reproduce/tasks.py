@@ -95,7 +95,7 @@ def by_letters(output: Output) -> Hypothesis:
 
 def letter_pool(forms: Sequence[str]) -> CandidatePool:
     """Where outputs ``by_letters`` are gathered, to be compared with these forms."""
-    return CandidatePool(make_metric("accuracy"), [[x] for x in forms], lambda letters: "".join(map(chr, letters)))
+    return CandidatePool(make_metric("accuracy"), [[x] for x in forms], lambda _, letters: "".join(map(chr, letters)))
 
 
 def back_translate(run: Path, forms: Sequence[str], device: str, seed: int = 1) -> list[tuple[str, str]]:

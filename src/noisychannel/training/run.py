@@ -198,7 +198,7 @@ def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
     Another one is refused, naming the first key that differs; the section of a model not yet begun is free.
     """
     before = parse_config(run.config_file)
-    begun = {role for role in ROLES if any(run.group(g).model_dir(role).exists() for g in run.header()["groups"])}
+    begun = {role for role in ROLES if any(of_group.model_dir(role).exists() for of_group in run.groups())}
     known = _flat(asdict(before))
     for key, value in _flat(asdict(config)).items():
         section = key.partition(".")[0]

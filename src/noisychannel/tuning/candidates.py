@@ -68,8 +68,9 @@ class CandidatePool:
     """
 
     def __init__(
-        self, metric: Metric, references: Sequence[Sequence[str]], text: Callable[[tuple[int, ...]], str]
+        self, metric: Metric, references: Sequence[Sequence[str]], text: Callable[[int, tuple[int, ...]], str]
     ) -> None:
+        """``text``: what the tokens of an output of a sentence say (sentences may have vocabularies of their own)."""
         if not references:
             raise ValueError("tuning needs at least one development sentence")
         self.metric = metric
@@ -107,7 +108,7 @@ class CandidatePool:
         """The metric's statistics [S] of one output; computed once."""
         known = self._statistics[sentence]
         if tokens not in known:
-            known[tokens] = self.metric.statistics(self._text(tokens), self._references[sentence])
+            known[tokens] = self.metric.statistics(self._text(sentence, tokens), self._references[sentence])
         return known[tokens]
 
     def one_best_score(self, n_best_lists: Sequence[Sequence[Hypothesis]]) -> float:
