@@ -156,6 +156,22 @@ def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
     assert measured["direct"]["p_value"] is None
     assert measured["direct+lm"]["low"] <= measured["direct+lm"]["score"] <= measured["direct+lm"]["high"]
 
+    # A narrow search makes errors that are not the model's.
+    assert main([*words, "--systems", "channel+lm", "--k1", "1", "--k2", "1", "--search_errors"]) == 0
+    assert "search errors" in capsys.readouterr().out
+    record = json.loads(result.read_text())["systems"][1]
+    assert (record["search"]["k1"], record["search"]["k2"]) == (1, 1)
+    narrow = NoisyChannel.load(run, weights=Weights(**record["weights"]), search=SearchSettings(**record["search"]))
+    missed = 0
+    for x, y in pairs:
+        (found,) = narrow(x)
+        (reference,) = narrow.rerank(x, [y])
+        missed += found.text != y and reference.hypothesis.score > found.hypothesis.score
+    assert 0 < missed < len(pairs)
+    assert record["search_errors"] == pytest.approx(100 * missed / len(pairs))
+    assert main([*words, "--systems", "channel+lm", "--k1", "2"]) == 2
+    assert "k1 and k2 must satisfy" in capsys.readouterr().err
+
 
 def test_groups_are_tuned_and_evaluated_together(tmp_path: Path, capsys) -> None:
     """Their weights are shared, and each decodes its own items, whatever the order of the file."""

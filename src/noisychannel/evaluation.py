@@ -18,6 +18,10 @@ from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError
 from noisychannel.metrics import FloatArray, Metric
 from noisychannel.runs import RunDirectory
+from noisychannel.symbols import UNK
+
+ROUNDING = 1e-3
+"""Objectives of one output, in nats, that differ by less are the same, computed in another order."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,29 @@ def with_all_terms(model: NoisyChannel, held_out: HeldOut, decoded: Decoded) -> 
         terms = {h.tokens: h for h in hypotheses}
         lists[n] = [replace(h, channel=terms[h.tokens].channel, lm=terms[h.tokens].lm) for h in lists[n]]
     return lists
+
+
+def search_errors(model: NoisyChannel, held_out: HeldOut, decoded: Decoded) -> int:
+    """How many wrong outputs the search is to blame for: the model itself prefers the (first) reference."""
+    codec = model.output_codec
+    wrong = {
+        n: codec.encode(references[0])[:-1]
+        for n, references in enumerate(held_out.references)
+        if decoded.outputs[n][0].text not in references
+    }
+    # No search may propose an unknown symbol.
+    asked = {n: tokens for n, tokens in wrong.items() if UNK not in tokens}
+    scored = model.decoder.rerank(
+        [model.input_codec.encode(held_out.inputs[n], held_out.features[n]) for n in asked],
+        [[tokens] for tokens in asked.values()],
+        [model.context(held_out.features[n]) for n in asked],
+        align=False,
+    )
+    found = [decoded.outputs[n][0].hypothesis for n in asked]
+    return sum(
+        not ours.complete or reference.score > ours.score + ROUNDING
+        for ours, (reference,) in zip(found, scored, strict=True)
+    )
 
 
 def average_lagging(outputs: Iterable[Output], input_lengths: Iterable[int]) -> float:

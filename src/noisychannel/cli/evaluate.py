@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from noisychannel.cli.tune import load_all
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel
 from noisychannel.errors import BadInputError
-from noisychannel.evaluation import Decoded, HeldOut, average_lagging, decode_held_out
+from noisychannel.evaluation import Decoded, HeldOut, average_lagging, decode_held_out, search_errors
 from noisychannel.metrics import FloatArray, Metric, make_metric
 from noisychannel.runs import RunDirectory
 from noisychannel.significance import confidence_interval, paired_bootstrap
@@ -53,6 +53,10 @@ class EvaluateOptions:
         metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
         tokenize: sacrebleu's tokenizer for bleu.
         columns: What the columns of FILE are; those of the training data where not given.
+        k1: Proposals of the direct model for each cell; as tuned where not given.
+        k2: Survivors of each cell; as tuned where not given.
+        search_errors: Say how many inputs have a wrong output although the system itself prefers the reference, which
+            the search did not find.
         samples: Of the bootstrap.
         seed: Of the bootstrap.
         batch_size: Inputs decoded together.
@@ -67,6 +71,9 @@ class EvaluateOptions:
     metrics: list[str] = field(default_factory=lambda: ["accuracy"])
     tokenize: str | None = None
     columns: str | None = None
+    k1: int | None = None
+    k2: int | None = None
+    search_errors: bool = False
     samples: int = 1000
     seed: int = 1
     batch_size: int = 32
@@ -97,6 +104,8 @@ class SystemResult:
     sentences_per_second: float
     average_lagging: float | None
     """In input symbols; None for a bidirectional direct model, which reads everything first."""
+    search_errors: float | None
+    """In per cent of the inputs; None where nobody asked."""
 
 
 def run(words: list[str]) -> int:
@@ -168,13 +177,20 @@ class _Part:
     def load(
         group: str, run: RunDirectory, names: Sequence[str], rows: Sequence[Row], options: EvaluateOptions
     ) -> _Part:
-        tuned = {name: read_system(run, name) for name in dict.fromkeys(["direct", *names])}
+        given = {name: value for name in ("k1", "k2") if (value := getattr(options, name)) is not None}
+        tuned = {}
+        for name in dict.fromkeys(["direct", *names]):
+            system = read_system(run, name)
+            tuned[name] = replace(system, search=replace(system.search, **given))
         models = load_all(run, [SYSTEMS[name] for name in tuned], tuned["direct"].search, options.device)
         return _Part(group, models, tuned, HeldOut.read(options.file, rows, options.outputs[1:], models))
 
     def system(self, name: str) -> NoisyChannel:
         models, tuned = self.models, self.tuned[name]
-        return NoisyChannel(models.input_codec, models.output_codec, models.models, tuned.weights, tuned.search)
+        try:
+            return NoisyChannel(models.input_codec, models.output_codec, models.models, tuned.weights, tuned.search)
+        except ValueError as error:
+            raise BadInputError(f"{name}: {error}") from error
 
 
 def _measure(
@@ -205,6 +221,10 @@ def _measure(
             for pair in zip(part.held_out.inputs, part.held_out.features, strict=True)
         ]
         lag = average_lagging([best[0] for found in decoded for best in found.outputs], lengths)
+    errors = None
+    if options.search_errors:
+        counts = [search_errors(part.system(name), part.held_out, found) for part, found in both]
+        errors = 100 * sum(counts) / sum(len(found.outputs) for found in decoded)
     ours, theirs = np.sum([found.symbols(part.models, part.held_out) for part, found in both], axis=0)
     return SystemResult(
         name,
@@ -214,6 +234,7 @@ def _measure(
         float(ours / max(theirs, 1)),
         sum(len(found.outputs) for found in decoded) / sum(found.seconds for found in decoded),
         lag,
+        errors,
     )
 
 
@@ -230,6 +251,7 @@ def table(
     lagging = any(result.average_lagging is not None for result in results)
     titles = ["system", *(metric.name for metric in metrics), "length ratio", "sentences/s"]
     titles += ["average lagging"] if lagging else []
+    titles += ["search errors"] if options.search_errors else []
     rows = [titles]
     for result in results:
         cells = [result.system]
@@ -240,6 +262,8 @@ def table(
         if lagging:
             lag = result.average_lagging
             cells.append("–" if lag is None or math.isnan(lag) else f"{lag:.2f}")
+        if result.search_errors is not None:
+            cells.append(f"{result.search_errors:.2f} %")
         rows.append(cells)
     widths = [max(len(row[n]) for row in rows) for n in range(len(titles))]
     lines = [
