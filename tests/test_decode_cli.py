@@ -169,8 +169,15 @@ def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
         missed += found.text != y and reference.hypothesis.score > found.hypothesis.score
     assert 0 < missed < len(pairs)
     assert record["search_errors"] == pytest.approx(100 * missed / len(pairs))
-    assert main([*words, "--systems", "channel+lm", "--k1", "2"]) == 2
+    for given, used in ((["--k1", "2"], (2, 2)), (["--k2", "8"], (8, 8)), (["--k2", "2"], (6, 2))):
+        assert main([*words, "--systems", "channel+lm", *given]) == 0
+        search = json.loads(result.read_text())["systems"][1]["search"]
+        assert (search["k1"], search["k2"]) == used
+    capsys.readouterr()
+    assert main([*words, "--systems", "channel+lm", "--k1", "2", "--k2", "3"]) == 2
     assert "k1 and k2 must satisfy" in capsys.readouterr().err
+    assert main(["tune", str(run), "--limit", "0"]) == 2
+    assert "there are no dev pairs to tune on" in capsys.readouterr().err
 
 
 def test_groups_are_tuned_and_evaluated_together(tmp_path: Path, capsys) -> None:
@@ -211,14 +218,26 @@ def test_groups_are_tuned_and_evaluated_together(tmp_path: Path, capsys) -> None
     assert main(["tune", str(one.path), "--systems", "direct+lm", "--iterations", "1", "--limit", "5"]) == 0
     assert main(["evaluate", str(run.path), files["test"], "--json", str(result)]) == 0
     *_, measured = json.loads(result.read_text())["systems"]
+    assert measured["system"] == "direct+lm"
     assert set(measured["search"]) == set(tasks)
+    (run.group("doubled").path / "weights.json").unlink()
+    capsys.readouterr()
+    assert main(["evaluate", str(run.path), files["test"], "--json", str(result)]) == 0
+    assert "direct+length, direct+lm: left out" in capsys.readouterr().err
+    assert [system["system"] for system in json.loads(result.read_text())["systems"]] == ["direct"]
+    same = tmp_path / "same.tsv"
+    same.write_text("".join(f"{x}\t{y}\t{group}\n" for x, y, group in items if group == "same"))
+    assert main(["evaluate", str(run.path), str(same), "--json", str(result)]) == 0
+    assert len(json.loads(result.read_text())["systems"]) == 3, "only groups with items matter"
+    assert main(["evaluate", str(run.group("doubled").path), str(same)]) == 2
+    assert "holds nothing of the group 'doubled'" in capsys.readouterr().err
 
     capsys.readouterr()
     Path(files["test"]).write_text("a\ta\tother\n")
     assert main(["evaluate", str(run.path), files["test"]]) == 2
     assert "test.tsv:1: the run has no group 'other'; it has doubled, same" in capsys.readouterr().err
     assert main(["evaluate", str(run.path), files["test"], "--columns", "input,output,-"]) == 2
-    assert "has groups, so FILE needs a column" in capsys.readouterr().err
+    assert "has groups, so FILE needs the outputs and a column" in capsys.readouterr().err
     assert main(["tune", str(run.path), "--systems", "channel+lm"]) == 2
     assert "channel+lm needs the model channel, which the run does not hold" in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ from noisychannel.api import NoisyChannel, Output
 from noisychannel.data.files import find_files, read_lines
 from noisychannel.data.prepare import DataConfig, DataSource
 from noisychannel.data.rows import Row
-from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.hypothesis import Hypothesis, longest_output
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError
 from noisychannel.metrics import FloatArray, Metric
@@ -121,24 +121,26 @@ def with_all_terms(model: NoisyChannel, held_out: HeldOut, decoded: Decoded) -> 
 
 def search_errors(model: NoisyChannel, held_out: HeldOut, decoded: Decoded) -> int:
     """How many wrong outputs the search is to blame for: the model itself prefers the (first) reference."""
-    codec = model.output_codec
-    wrong = {
-        n: codec.encode(references[0])[:-1]
-        for n, references in enumerate(held_out.references)
-        if decoded.outputs[n][0].text not in references
-    }
-    # No search may propose an unknown symbol.
-    asked = {n: tokens for n, tokens in wrong.items() if UNK not in tokens}
+    asked: dict[int, tuple[list[int], list[int]]] = {}
+    for n, references in enumerate(held_out.references):
+        if decoded.outputs[n][0].text in references:
+            continue
+        ids = model.input_codec.encode(held_out.inputs[n], held_out.features[n])
+        reference = model.output_codec.encode(references[0])
+        # What no search may find, however wide, is not its fault.
+        longest = longest_output(len(ids), model.search.max_length, model.search.max_growth)
+        if UNK not in reference and len(reference) <= longest:
+            asked[n] = ids, reference[:-1]
     scored = model.decoder.rerank(
-        [model.input_codec.encode(held_out.inputs[n], held_out.features[n]) for n in asked],
-        [[tokens] for tokens in asked.values()],
+        [ids for ids, _ in asked.values()],
+        [[tokens] for _, tokens in asked.values()],
         [model.context(held_out.features[n]) for n in asked],
         align=False,
     )
     found = [decoded.outputs[n][0].hypothesis for n in asked]
     return sum(
-        not ours.complete or reference.score > ours.score + ROUNDING
-        for ours, (reference,) in zip(found, scored, strict=True)
+        not ours.complete or preferred.score > ours.score + ROUNDING
+        for ours, (preferred,) in zip(found, scored, strict=True)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from noisychannel.runs import RunDirectory
 from noisychannel.significance import confidence_interval, paired_bootstrap
 from noisychannel.training.parse import parse_config
 from noisychannel.tuning import SYSTEMS
-from noisychannel.weights import TunedSystem, read_system, read_systems
+from noisychannel.weights import SearchSettings, TunedSystem, read_system, read_systems
 
 USAGE = """usage: noisychannel evaluate RUN FILE [--metrics '[accuracy,edit_distance]'] [--systems direct+lm]
 
@@ -53,8 +54,8 @@ class EvaluateOptions:
         metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
         tokenize: sacrebleu's tokenizer for bleu.
         columns: What the columns of FILE are; those of the training data where not given.
-        k1: Proposals of the direct model for each cell; as tuned where not given.
-        k2: Survivors of each cell; as tuned where not given.
+        k1: Proposals of the direct model for each cell; as tuned where not given (20 for the direct model alone).
+        k2: Survivors of each cell, at most k1; as tuned where not given (10 for the direct model alone).
         search_errors: Say how many inputs have a wrong output although the system itself prefers the reference, which
             the search did not find.
         samples: Of the bootstrap.
@@ -146,11 +147,11 @@ def evaluate_run(directory: RunDirectory, options: EvaluateOptions, metrics: Seq
     """Decode and measure the test set with every system; the direct model first: the others are compared with it."""
     rows = _rows(directory, options)
     if not any(rows.values()):
-        raise BadInputError(f"{options.file}: empty; there is nothing to evaluate")
+        group = directory.header().get("group", "")
+        what = f"holds nothing of the group {group!r}" if group else "empty"
+        raise BadInputError(f"{options.file}: {what}; there is nothing to evaluate")
     runs = {group: directory.group(group) for group in rows if rows[group]}
-    names = options.systems or [
-        name for name in read_systems(directory.groups()[0]) if all(name in read_systems(run) for run in runs.values())
-    ]
+    names = options.systems or _tuned_everywhere(list(runs.values()))
     baseline: dict[str, FloatArray] = {}
     parts = [_Part.load(group, run, names, rows[group], options) for group, run in runs.items()]
     evaluated = Evaluated(HeldOut.of_all([part.held_out for part in parts]), [], {})
@@ -162,6 +163,16 @@ def evaluate_run(directory: RunDirectory, options: EvaluateOptions, metrics: Seq
         evaluated.results.append(_measure(name, parts, decoded, metrics, baseline, options))
         evaluated.outputs[name] = [best[0].text for of_part in decoded for best in of_part.outputs]
     return evaluated
+
+
+def _tuned_everywhere(runs: Sequence[RunDirectory]) -> list[str]:
+    """The systems that every run has; what only some have is left out, and named."""
+    known = [read_systems(run) for run in runs]
+    every = dict.fromkeys(name for systems in known for name in systems)
+    names = [name for name in every if all(name in systems for systems in known)]
+    if missing := [name for name in every if name not in names]:
+        print(f"noisychannel: {', '.join(missing)}: left out, for it was not tuned for all groups", file=sys.stderr)
+    return names
 
 
 @dataclass(frozen=True)
@@ -177,11 +188,10 @@ class _Part:
     def load(
         group: str, run: RunDirectory, names: Sequence[str], rows: Sequence[Row], options: EvaluateOptions
     ) -> _Part:
-        given = {name: value for name in ("k1", "k2") if (value := getattr(options, name)) is not None}
         tuned = {}
         for name in dict.fromkeys(["direct", *names]):
             system = read_system(run, name)
-            tuned[name] = replace(system, search=replace(system.search, **given))
+            tuned[name] = replace(system, search=_widened(system.search, options.k1, options.k2))
         models = load_all(run, [SYSTEMS[name] for name in tuned], tuned["direct"].search, options.device)
         return _Part(group, models, tuned, HeldOut.read(options.file, rows, options.outputs[1:], models))
 
@@ -238,6 +248,13 @@ def _measure(
     )
 
 
+def _widened(search: SearchSettings, k1: int | None, k2: int | None) -> SearchSettings:
+    """With another width; where one of the two is not given it follows the other, if it must."""
+    if k1 is None:
+        k1 = search.k1 if k2 is None else max(search.k1, k2)
+    return replace(search, k1=k1, k2=min(search.k2, k1) if k2 is None else k2)
+
+
 def _of_all(settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What all groups have, once; where they differ, what each has."""
     first, *others = settings.values()
@@ -287,8 +304,8 @@ def _rows(directory: RunDirectory, options: EvaluateOptions) -> dict[str, list[R
     columns = trained if options.columns is None else Columns.parse(options.columns, "--columns", ("input", "output"))
     if grouped and (options.outputs or "group" not in columns.roles):
         raise BadInputError(
-            f"{directory.path}: has groups, so FILE needs a column that says which (--columns input,output,group); "
-            "or name the directory of one of them"
+            f"{directory.path}: has groups, so FILE needs the outputs and a column that says which group "
+            "(--columns input,output,group); or name the directory of one of them"
         )
     if options.outputs:
         return {"": list(read_parallel([options.file], options.outputs[:1]))}

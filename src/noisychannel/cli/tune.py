@@ -16,7 +16,6 @@ from noisychannel.errors import BadInputError
 from noisychannel.evaluation import HeldOut, decode_held_out, dev_rows, with_all_terms
 from noisychannel.metrics import make_metric
 from noisychannel.runs import RunDirectory
-from noisychannel.training.config import ROLES
 from noisychannel.training.parse import parse_config
 from noisychannel.training.world import choose_device
 from noisychannel.tuning import SYSTEMS, CandidatePool, System, Tuned, tune
@@ -24,7 +23,7 @@ from noisychannel.weights import SearchSettings, TunedSystem, write_systems
 
 USAGE = """usage: noisychannel tune RUN [--systems direct+channel+lm] [--metric accuracy] [--k1 20] [--k2 10]
 
-Choose the weights of the objective on the run's dev data and write them to RUN/weights.json, where decode and evaluate
+Choose the weights of the objective on the run's dev data and write them to its weights.json, where decode and evaluate
 find them. The n-best lists are decoded once and kept with their terms; the search over weights runs on them, decodes
 again with what it found, merges the lists, and repeats until nothing moves. The direct model alone is always compared,
 so a system with it is never below it on dev. A run with groups is tuned as a whole, on the dev data of all of them,
@@ -109,6 +108,8 @@ def tune_run(options: TuneOptions) -> list[Tuned]:
     )
     parts = [_dev_part(run, systems, search, options) for run in directory.groups()]
     parts = [part for part in parts if part.held_out.inputs]
+    if not parts:
+        raise BadInputError(f"{directory.path}: there are no dev pairs to tune on; see --limit")
     references = [texts for part in parts for texts in part.held_out.references]
     codecs = [part.model.output_codec for part in parts for _ in part.held_out.references]
     metric = make_metric(options.metric, options.tokenize)
@@ -154,12 +155,17 @@ def choose_systems(directory: RunDirectory, names: list[str]) -> list[System]:
         if name not in SYSTEMS:
             raise BadInputError(f"unknown system {name!r}; the systems are {', '.join(SYSTEMS)}")
     chosen = [SYSTEMS[name] for name in names or SYSTEMS if name != "direct"]
-    held = {role for role in ROLES if all(run.has_model(role) for run in directory.groups())}
-    possible = [system for system in chosen if held.issuperset(roles_of(system))]
-    if names and len(possible) < len(chosen):
-        missing = next(system for system in chosen if system not in possible)
-        roles = ", ".join(role for role in roles_of(missing) if role not in held)
-        raise BadInputError(f"{directory.path}: {missing.name} needs the model {roles}, which the run does not hold")
+    lacking = {
+        system: (run, role)
+        for system in chosen
+        for run in directory.groups()
+        for role in roles_of(system)
+        if not run.has_model(role)
+    }
+    if names and lacking:
+        system, (run, role) = next(iter(lacking.items()))
+        raise BadInputError(f"{run.path}: {system.name} needs the model {role}, which the run does not hold")
+    possible = [system for system in chosen if system not in lacking]
     if not possible:
         raise BadInputError(f"{directory.path}: there is nothing to tune; train a direct model first")
     return possible
