@@ -98,9 +98,9 @@ class NoisyChannel:
         models = {role: run.load_model(role, choose_device(device)) for role in roles}
         return NoisyChannel(input_codec, output_codec, models, weights, search)
 
-    def reweighted(self, weights: Weights) -> NoisyChannel:
-        """The same models under other weights."""
-        return NoisyChannel(self.input_codec, self.output_codec, self.models, weights, self.search)
+    def reweighted(self, weights: Weights, search: SearchSettings | None = None) -> NoisyChannel:
+        """The same models under other weights, and with another search where one is given."""
+        return NoisyChannel(self.input_codec, self.output_codec, self.models, weights, search or self.search)
 
     def __call__(self, text: str, n_best: int = 1, features: Sequence[str] = ()) -> list[Output]:
         """The best outputs of a text."""

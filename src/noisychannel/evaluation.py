@@ -11,7 +11,6 @@ import numpy as np
 
 from noisychannel.api import NoisyChannel, Output
 from noisychannel.data.files import find_files, read_lines
-from noisychannel.data.prepare import DataConfig, DataSource
 from noisychannel.data.rows import Row
 from noisychannel.decode.hypothesis import Hypothesis, longest_output
 from noisychannel.decode.objective import Weights
@@ -60,10 +59,22 @@ class HeldOut:
         )
 
 
-def dev_rows(run: RunDirectory, data: DataConfig) -> list[Row]:
-    """The dev pairs of a run's own data; those of its group, where it is one of several."""
-    group = run.header().get("group", "")
-    return [row for row in DataSource(data).rows("dev") if row.group == group]
+def rows_of_groups(run: RunDirectory, rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """What each group of a run has to decode, by its name.
+
+    All rows are of the one group '' where there are none. A run that is itself a group has the rows of that group, and
+    those that name none.
+    """
+    header = run.header()
+    found: dict[str, list[Row]] = {group: [] for group in header["groups"]}
+    if found.keys() == {""}:
+        own = header.get("group", "")
+        return {"": [row for row in rows if not own or row.group in ("", own)]}
+    for row in rows:
+        if row.group not in found:
+            raise BadInputError(f"{row.where}: the run has no group {row.group!r}; it has {', '.join(found)}")
+        found[row.group].append(row)
+    return found
 
 
 class Decoded(NamedTuple):

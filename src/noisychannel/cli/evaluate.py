@@ -21,7 +21,7 @@ from noisychannel.cli.tune import load_all
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel
 from noisychannel.errors import BadInputError
-from noisychannel.evaluation import Decoded, HeldOut, average_lagging, decode_held_out, search_errors
+from noisychannel.evaluation import Decoded, HeldOut, average_lagging, decode_held_out, rows_of_groups, search_errors
 from noisychannel.metrics import FloatArray, Metric, make_metric
 from noisychannel.runs import RunDirectory
 from noisychannel.significance import confidence_interval, paired_bootstrap
@@ -196,9 +196,9 @@ class _Part:
         return _Part(group, models, tuned, HeldOut.read(options.file, rows, options.outputs[1:], models))
 
     def system(self, name: str) -> NoisyChannel:
-        models, tuned = self.models, self.tuned[name]
+        tuned = self.tuned[name]
         try:
-            return NoisyChannel(models.input_codec, models.output_codec, models.models, tuned.weights, tuned.search)
+            return self.models.reweighted(tuned.weights, tuned.search)
         except ValueError as error:
             raise BadInputError(f"{name}: {error}") from error
 
@@ -297,25 +297,14 @@ def table(
 
 def _rows(directory: RunDirectory, options: EvaluateOptions) -> dict[str, list[Row]]:
     """What each group of the run has to decode."""
-    data, header = parse_config(directory.config_file).data, directory.header()
-    rows: dict[str, list[Row]] = {group: [] for group in header["groups"]}
-    grouped = rows.keys() != {""}
+    data = parse_config(directory.config_file).data
     trained = DataSource(data).columns
     columns = trained if options.columns is None else Columns.parse(options.columns, "--columns", ("input", "output"))
-    if grouped and (options.outputs or "group" not in columns.roles):
+    if directory.header()["groups"] != [""] and (options.outputs or "group" not in columns.roles):
         raise BadInputError(
             f"{directory.path}: has groups, so FILE needs the outputs and a column that says which group "
             "(--columns input,output,group); or name the directory of one of them"
         )
     if options.outputs:
-        return {"": list(read_parallel([options.file], options.outputs[:1]))}
-    of_one = header.get("group", "")
-    for row in read_pairs([options.file], columns, data.feature_separator):
-        if not grouped:
-            if not of_one or "group" not in columns.roles or row.group == of_one:
-                rows[""].append(row)
-        elif row.group in rows:
-            rows[row.group].append(row)
-        else:
-            raise BadInputError(f"{row.where}: the run has no group {row.group!r}; it has {', '.join(rows)}")
-    return rows
+        return rows_of_groups(directory, read_parallel([options.file], options.outputs[:1]))
+    return rows_of_groups(directory, read_pairs([options.file], columns, data.feature_separator))

@@ -10,10 +10,11 @@ from typing import Literal, NamedTuple
 from noisychannel.api import NoisyChannel
 from noisychannel.cli.options import parse_options
 from noisychannel.cli.progress import counting
+from noisychannel.data.prepare import DataSource
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError
-from noisychannel.evaluation import HeldOut, decode_held_out, dev_rows, with_all_terms
+from noisychannel.evaluation import HeldOut, decode_held_out, rows_of_groups, with_all_terms
 from noisychannel.metrics import make_metric
 from noisychannel.runs import RunDirectory
 from noisychannel.training.parse import parse_config
@@ -106,9 +107,13 @@ def tune_run(options: TuneOptions) -> list[Tuned]:
         search=options.search,
         lm_proposals=options.lm_proposals,
     )
-    parts = [_dev_part(run, systems, search, options) for run in directory.groups()]
-    parts = [part for part in parts if part.held_out.inputs]
-    if not parts:
+    dev = rows_of_groups(directory, DataSource(parse_config(directory.config_file).data).rows("dev"))
+    parts = [
+        _Part(model, HeldOut.read("dev", rows[: options.limit], (), model))
+        for group, rows in dev.items()
+        for model in [load_all(directory.group(group), systems, search, options.device)]
+    ]
+    if not any(part.held_out.inputs for part in parts):
         raise BadInputError(f"{directory.path}: there are no dev pairs to tune on; see --limit")
     references = [texts for part in parts for texts in part.held_out.references]
     codecs = [part.model.output_codec for part in parts for _ in part.held_out.references]
@@ -141,12 +146,6 @@ class _Part(NamedTuple):
 
     model: NoisyChannel
     held_out: HeldOut
-
-
-def _dev_part(directory: RunDirectory, systems: list[System], search: SearchSettings, options: TuneOptions) -> _Part:
-    model = load_all(directory, systems, search, options.device)
-    rows = dev_rows(directory, parse_config(directory.config_file).data)[: options.limit]
-    return _Part(model, HeldOut.read("dev", rows, (), model))
 
 
 def choose_systems(directory: RunDirectory, names: list[str]) -> list[System]:
