@@ -19,12 +19,14 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.reproduce import inflection, inflection_experiment, reranking
 from noisychannel.reproduce.inflection import Inflection, Scale, Setup
+from noisychannel.reproduce.inflection_data import some
 from noisychannel.reproduce.inflection_experiment import run_experiment
 from noisychannel.reproduce.inflection_report import markdown
 from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, RULES, significance
 from noisychannel.reproduce.measured import Measured, Row
 from noisychannel.reproduce.measuring import measure
 from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble, word_list
+from noisychannel.reproduce.rules import SuffixRules
 from noisychannel.reproduce.tasks import Task, back_translate
 from noisychannel.reproduce.wiktionary import Wiktionary
 from noisychannel.training.config import ModelConfig
@@ -39,7 +41,7 @@ SEARCH = SearchSettings(k1=4, k2=2, max_growth=4)
 TINY = Scale(
     seeds=(1, 2),
     hidden_size=24,
-    epochs=3,
+    updates=20,
     lm=ModelConfig(hidden_size=16, dropout=0.1, learning_rate=0.01, batch_size=32),
     lm_updates=20,
     better_lm_updates=20,
@@ -80,7 +82,7 @@ def results(experiment: Inflection) -> dict:
         patch.setattr(inflection_experiment, "UNPAIRED", (0, 10))
         patch.setattr(inflection_experiment, "PAIRS", (40,))
         patch.setattr(inflection_experiment, "BACK_TRANSLATED", (10, 20))
-        return run_experiment(experiment)
+        return run_experiment(experiment).figures
 
 
 def test_every_row_of_the_paper_and_more(results: dict) -> None:
@@ -131,7 +133,7 @@ def test_a_repeated_experiment_trains_nothing_anew(
     monkeypatch.setattr(inflection, "_train", lambda configs: pytest.fail("nothing is left to train"))
     with monkeypatch.context() as patch:
         patch.setattr(Task, "do", lambda self, device: pytest.fail("nothing is left to decode"))
-        again = run_experiment(experiment, parts=["table"])
+        again = run_experiment(experiment, parts=["table"]).figures
     named = {(row["setting"], row["name"]): row for row in results["rows"]}
     assert all(named[row["setting"], row["name"]] == row for row in again["rows"])
 
@@ -154,10 +156,11 @@ def test_what_was_measured_with_other_models_is_measured_anew(experiment: Inflec
 
 def test_the_table_names_what_it_was_made_with(results: dict) -> None:
     table = "\n".join(markdown(json.loads(json.dumps(results))))
-    assert f"noisychannel {results['noisychannel']}, torch {results['torch']}" in table
+    assert f"noisychannel {results['noisychannel']} (commit {results['commit']}), torch {results['torch']}" in table
     for row in results["rows"]:
         assert f"| {row['setting']} | {row['name']} | {row['accuracy']:.2f}" in table
-    assert "97.15" in table, "the paper's own figure"
+    for figure in ("97.15", "87.85", "84.42", "92.20"):
+        assert figure in table, "the paper's own figure"
 
 
 def task(experiment: Inflection, seed: int, weights: Weights, n_best: int = 3) -> Task:
@@ -290,6 +293,39 @@ def test_significance_draws_lemmas_not_items() -> None:
     by_item = significance(better, measured(base), [str(n) for n in range(320)], samples=2000)
     assert by_lemma > by_item
     assert by_item < 0.01
+
+
+def test_the_mean_is_over_types_not_items() -> None:
+    """A type of two items counts as much as one of ten."""
+    outputs = [["right"] * 2, ["wrong"] * 9 + ["right"]]
+    measured = Measured(Row("x", "direct"), "paper", None, {}, {1: outputs}, [["right"] * 2, ["right"] * 10])
+    assert measured.accuracies == {1: pytest.approx(55.0)}
+    assert measured.mean == pytest.approx(55.0)
+    assert [measured.of_type(n) for n in (0, 1)] == [100.0, pytest.approx(10.0)]
+    assert measured.per_item().mean() == pytest.approx(3 / 12)
+
+
+def test_every_figure_can_be_computed_from_the_outputs(experiment: Inflection, results: dict) -> None:
+    kept = run_experiment(experiment, parts=["table"])
+    header, *lines = (line.split("\t") for line in kept.outputs)
+    assert header[:3] == ["type", "lemma", "form"]
+    assert len(lines) == sum(results["data"]["test"].values())
+    for row in kept.figures["rows"]:
+        own = [n for n, name in enumerate(header) if name.startswith(f"{row['setting']}: {row['name']} [")]
+        assert len(own) == len(row["seeds"])
+        right = {type_: [line[n] == line[2] for line in lines if line[0] == type_ for n in own] for type_ in FORMS}
+        assert row["accuracy"] == pytest.approx(100 * np.mean([np.mean(x) for x in right.values()]))
+
+
+def test_rules_stand_in_every_learning_curve(experiment: Inflection, results: dict) -> None:
+    named = {row["name"]: row for row in results["rows"]}
+    rules = [SuffixRules(some(splits.train, 40, seed=1)) for splits in experiment.tables.values()]
+    right = [
+        np.mean([of_type.inflect(pair.lemma, pair.tags) == pair.form for pair in splits.test])
+        for of_type, splits in zip(rules, experiment.tables.values(), strict=True)
+    ]
+    assert named[f"{RULES}, 40 pairs"]["accuracy"] == pytest.approx(100 * np.mean(right))
+    assert f"{FULL_BETTER.name}, 40 pairs" in named
 
 
 def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

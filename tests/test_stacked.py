@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from interpreter import DEVICE, MARKS, interpreted, portable_is_portable  # noqa: F401 (used by every test)
 from noisychannel.models import SSNT, LanguageModel, Seq2Seq
 from noisychannel.models import stacked as stacked_module
+from noisychannel.models.masks import Masks
 from noisychannel.models.stacked import StackedLSTM, share_weights, stack
 from noisychannel.symbols import EOS, PAD
 
@@ -56,7 +57,7 @@ def test_values_and_gradients_are_those_of_each_alone(name: str) -> None:
     (torch.cat(expected) * weights).sum().backward()
     gradients = [{name: p.grad.clone() for name, p in model.named_parameters()} for model in models]
 
-    whole = stack(models)
+    whole = stack(models, Masks(len(models), DEVICE))
     share_weights(whole, models)
     value = whole(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
     torch.testing.assert_close(value, torch.cat(expected))
@@ -69,7 +70,7 @@ def test_values_and_gradients_are_those_of_each_alone(name: str) -> None:
 def test_symbols_that_only_fill_up_never_change() -> None:
     torch.manual_seed(2)
     models = [SSNT(5, 5, 4), SSNT(9, 9, 4)]
-    whole = stack(models)
+    whole = stack(models, Masks(len(models), DEVICE))
     optimiser = torch.optim.Adam(whole.parameters(), lr=0.1)
     rng = random.Random(2)
     for _ in range(3):
@@ -85,7 +86,7 @@ def test_symbols_that_only_fill_up_never_change() -> None:
 def test_changes_of_the_stack_are_changes_of_its_models() -> None:
     models = [LanguageModel(6, 4), LanguageModel(8, 4)]
     before = [{name: p.detach().clone() for name, p in model.named_parameters()} for model in models]
-    whole = stack(models)
+    whole = stack(models, Masks(len(models), DEVICE))
     share_weights(whole, models)
     with torch.no_grad():
         for parameter in whole.parameters():
@@ -103,7 +104,7 @@ def test_lstm_starts_from_given_states_and_returns_the_last() -> None:
     x = torch.randn(6, 5, 3, dtype=torch.float64)
     hidden, cell = torch.randn(2, 2, 6, 4, dtype=torch.float64)
     start = hidden.requires_grad_(), cell.requires_grad_()
-    states, last = StackedLSTM(lstms)(x, start)
+    states, last = StackedLSTM(lstms, Masks(2))(x, start)
     ours = torch.autograd.grad(states.square().sum() + last[0].sum() + last[1].sin().sum(), start)
     theirs = []
     total = torch.zeros((), dtype=torch.float64)
@@ -119,9 +120,13 @@ def test_lstm_starts_from_given_states_and_returns_the_last() -> None:
 
 
 def test_dropout_falls_between_layers_in_training_only() -> None:
-    lstm = StackedLSTM([nn.LSTM(3, 4, num_layers=2, batch_first=True, dropout=0.5) for _ in range(2)])
+    masks = Masks(2)
+    lstm = StackedLSTM([nn.LSTM(3, 4, num_layers=2, batch_first=True, dropout=0.5) for _ in range(2)], masks)
     x = torch.randn(4, 5, 3)
-    assert not torch.equal(lstm(x)[0], lstm(x)[0])
+    first = lstm(x)[0]
+    masks.seeds_N += 1
+    masks.begin()
+    assert not torch.equal(first, lstm(x)[0])
     lstm.eval()
     assert torch.equal(lstm(x)[0], lstm(x)[0])
 

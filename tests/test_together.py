@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import torch
 from noisychannel.errors import NoisyChannelError
 from noisychannel.runs import RunDirectory, load_tensors
 from noisychannel.training import jobs, together
-from noisychannel.training.config import RunConfig
+from noisychannel.training.config import Role, RunConfig
 from noisychannel.training.events import Event, Finished
 from noisychannel.training.run import train_run
 from noisychannel.training.together import _rounded
@@ -34,6 +34,7 @@ def also_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def grouped(directory: Path, cuda_graphs: bool, **settings: object) -> RunConfig:
+    settings = {"evaluate_every": 5, **settings}
     config = toy_config(directory, models=("direct", "lm"), cuda_graphs=cuda_graphs, bidirectional=True, **settings)
     config.device, config.data.columns = DEVICE, "input,output,group"
     for split in ("train", "dev"):
@@ -57,8 +58,10 @@ def records(config: RunConfig, group: str) -> dict[tuple[str, str], list[dict[st
     return found
 
 
-def assert_same_training(a: RunConfig, b: RunConfig, rel: float = 0.003) -> None:
-    for group in GROUPS:
+def assert_same_training(
+    a: RunConfig, b: RunConfig, rel: float = 0.003, groups: Collection[str] = tuple(GROUPS)
+) -> None:
+    for group in groups:
         ours, theirs = records(a, group), records(b, group)
         assert ours.keys() == theirs.keys()
         for key, record in ours.items():
@@ -93,6 +96,33 @@ def test_evaluations_by_steps_and_batches_by_symbols(tmp_path: Path) -> None:
     assert_same_training(one, apart)
 
 
+@pytest.mark.parametrize("models", [("direct", "lm"), ("channel", "attention")])
+def test_dropout_does_not_depend_on_the_neighbours(tmp_path: Path, models: tuple[Role, ...]) -> None:
+    """One group trained beside two others, of which one is far ahead, and the same group trained by itself."""
+    settings = {"max_updates": 12, "learning_rate": 0.003}
+    beside, alone = (grouped(tmp_path / name, True, **settings) for name in ("beside", "alone"))
+    for config in (beside, alone):
+        config.models = list(models)
+        config.lm.num_layers = config.channel.num_layers = 2
+        for role in models:
+            config.model(role).dropout = 0.4
+            config.model(role).hidden_size = 16
+    for split in ("train", "dev"):
+        file = tmp_path / "alone" / f"{split}.tsv"
+        file.write_text("".join(x for x in file.read_text().splitlines(keepends=True) if x.endswith("\tdoubled\n")))
+    train(alone)
+    beside.training.max_updates = 5
+    train(beside)
+    beside.training.max_updates = 12
+    train(beside)
+    assert_same_training(beside, alone, rel=1e-4, groups=["doubled"])
+    dry = grouped(tmp_path / "dry", True, **settings)
+    dry.models = list(models)
+    train(dry)
+    losses = [records(config, "doubled")[models[0], "train"][-1]["loss"] for config in (dry, alone)]
+    assert losses[0] != pytest.approx(losses[1], rel=0.01), "the test is worth something only with dropout"
+
+
 def test_those_that_stop_early_leave_the_others_alone(tmp_path: Path) -> None:
     settings = {"max_epochs": 12, "learning_rate": 0.02, "patience": 1, "decay_patience": 1}
     one = grouped(tmp_path / "one", True, **settings)
@@ -103,7 +133,7 @@ def test_those_that_stop_early_leave_the_others_alone(tmp_path: Path) -> None:
         dev = records(one, group)["direct", "dev"]
         losses = [r["loss"] for r in dev]
         assert finished[f"{group} direct"].best_step == dev[losses.index(min(losses))]["step"]
-        assert len(dev) == 12 or losses[-1] >= min(losses[:-1])
+        assert finished[f"{group} direct"].at_limit or losses[-1] >= min(losses[:-1])
         _, about = load_tensors(RunDirectory(Path(one.run_dir)).group(group).model_file("direct"))
         assert float(about["dev_loss"]) == min(losses)
 
@@ -111,6 +141,8 @@ def test_those_that_stop_early_leave_the_others_alone(tmp_path: Path) -> None:
 def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"max_epochs": 3, "learning_rate": 0.003}
     whole, broken = grouped(tmp_path / "whole", True, **settings), grouped(tmp_path / "broken", True, **settings)
+    for config in (whole, broken):
+        config.direct.dropout = config.lm.dropout = 0.3
     train(whole)
     original, asked = jobs.train_together, iter(range(100))
     monkeypatch.setattr(jobs, "train_together", lambda learners: original(learners, lambda: next(asked) == 9))

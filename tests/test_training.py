@@ -18,6 +18,7 @@ from noisychannel import SSNT
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.runs import RunDirectory, load_tensors
 from noisychannel.training.config import RunConfig
+from noisychannel.training.events import Finished
 from noisychannel.training.parse import dump_config, parse_config
 from noisychannel.training.run import train_run, train_runs
 from toys import copy, double_vowels, reverse, toy_config
@@ -27,6 +28,10 @@ def train(config: RunConfig, overwrite: bool = False) -> dict[str, float]:
     """Best dev perplexity of each model trained."""
     finished = train_run(config, listen=lambda event: None, say=lambda line: None, overwrite=overwrite)
     return {model.label: model.dev_perplexity for model in finished}
+
+
+def quiet(config: RunConfig) -> list[Finished]:
+    return train_run(config, listen=lambda event: None, say=lambda line: None)
 
 
 def records(config: RunConfig) -> list[dict[str, float]]:
@@ -303,3 +308,58 @@ def test_several_runs_at_once_are_what_each_is_alone(tmp_path: Path) -> None:
     assert len(finished) == 2
     assert records(first) == records(alone)
     assert records(second) != records(alone)
+
+
+def test_a_model_stopped_by_its_limit_says_so_and_trains_further(tmp_path: Path) -> None:
+    """With the losses of a training that had the larger limit from the start; the others are left as they are."""
+    settings: dict[str, object] = {"max_epochs": None, "max_updates": 10, "evaluate_every": 5, "patience": 50}
+    short, long = (toy_config(tmp_path / name, models=("direct", "lm"), **settings) for name in ("short", "long"))
+    for config in (short, long):
+        config.direct.dropout = 0.2
+    long.direct.max_updates = 25
+    (direct,) = (model for model in quiet(short) if model.label == "direct")
+    assert (direct.step, direct.at_limit) == (10, True)
+    run = RunDirectory(Path(short.run_dir))
+    assert run.finished("direct"), "a model at its limit is of use"
+    other = run.model_file("lm").stat().st_mtime_ns
+    assert quiet(short) == [], "the limit is the same"
+    short.direct.max_updates = 25
+    (further,) = quiet(short)
+    assert (further.label, further.step) == ("direct", 25)
+    assert run.model_file("lm").stat().st_mtime_ns == other
+    quiet(long)
+    for file in ("direct/model.safetensors", "direct/stopped.safetensors"):
+        (ours, said), (theirs, also) = (load_tensors(Path(c.run_dir) / file) for c in (short, long))
+        assert said == also
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert [x for x in records(short) if x["model"] == "direct"] == [x for x in records(long) if x["model"] == "direct"]
+
+
+def test_a_model_out_of_patience_is_not_at_its_limit(tmp_path: Path) -> None:
+    config = toy_config(
+        tmp_path, rows=30, max_epochs=200, patience=1, decay_patience=1, learning_rate=0.3, batch_size=10
+    )
+    (finished,) = quiet(config)
+    assert not finished.at_limit
+    assert not RunDirectory(Path(config.run_dir)).stopped_file("direct").exists()
+    config.training.max_epochs = 400
+    assert quiet(config) == []
+
+
+def test_patience_is_not_counted_in_tiny_epochs(tmp_path: Path) -> None:
+    """Ten pairs are two updates an epoch: dev is looked at after a hundred updates all the same."""
+    config = toy_config(tmp_path, rows=10, batch_size=5, max_epochs=None, max_updates=250)
+    config.training.evaluate_every = None
+    (finished,) = quiet(config)
+    assert finished.step == 250
+    assert [x["step"] for x in records(config) if x["kind"] == "dev"] == [100, 200, 250]
+
+
+def test_training_further_asks_for_new_weights(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, max_epochs=None, max_updates=4)
+    quiet(config)
+    RunDirectory(Path(config.run_dir)).weights_file.write_text("{}")
+    config.training.max_updates = 6
+    said: list[str] = []
+    train_run(config, lambda event: None, said.append)
+    assert any("tune again" in line for line in said)

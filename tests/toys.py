@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,9 @@ def toy_config(
     directory.mkdir(parents=True, exist_ok=True)
     model = ModelConfig(hidden_size=32, dropout=0.0)
     settings: dict[str, object] = {"batch_size": 25, "max_epochs": 3, "learning_rate": 0.01, "log_every": 5}
+    chosen = TrainingConfig(**{**settings, **training})  # type: ignore[arg-type]
+    if chosen.evaluate_every is None:  # an epoch, however short
+        chosen.evaluate_every = math.ceil(math.ceil(rows / chosen.batch_size) / chosen.accumulate)
     return RunConfig(
         run_dir=str(directory / "run"),
         models=list(models),
@@ -58,7 +62,7 @@ def toy_config(
         direct=ModelConfig(hidden_size=32, dropout=0.0, bidirectional=bidirectional),
         channel=model,
         lm=model,
-        training=TrainingConfig(**{**settings, **training}),  # type: ignore[arg-type]
+        training=chosen,
     )
 
 

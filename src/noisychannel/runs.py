@@ -3,7 +3,8 @@
     run.json                      format and version, the groups, what became of the data's lines
     config.yaml                   the configuration
     input.vocabulary.json, output.vocabulary.json (and .sentencepiece)
-    direct/ channel/ lm/ …        each with config.json and model.safetensors; training.safetensors while unfinished
+    direct/ channel/ lm/ …        each with config.json and model.safetensors; training.safetensors while unfinished,
+                                  stopped.safetensors if a limit ended the training, so that it can go further
     lm/word_list.safetensors      the outputs it was trained on, where it is to know them by heart
     metrics.jsonl                 one record a line: training losses and dev perplexities, the share of a word list
 
@@ -72,6 +73,11 @@ class RunDirectory:
     def config_file(self) -> Path:
         return self.path / "config.yaml"
 
+    @property
+    def weights_file(self) -> Path:
+        """Present if the run has been tuned."""
+        return self.path / "weights.json"
+
     def model_dir(self, role: str) -> Path:
         return self.path / role
 
@@ -81,6 +87,10 @@ class RunDirectory:
     def state_file(self, role: str) -> Path:
         """Present while the training of a model is unfinished."""
         return self.model_dir(role) / "training.safetensors"
+
+    def stopped_file(self, role: str) -> Path:
+        """Present if a limit ended the training of a model: from here it can be trained further."""
+        return self.model_dir(role) / "stopped.safetensors"
 
     @property
     def word_list_file(self) -> Path:

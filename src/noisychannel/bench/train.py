@@ -24,6 +24,7 @@ from noisychannel.bench.loss import Shape
 from noisychannel.bench.timing import median_seconds, where_and_when
 from noisychannel.graphs import capture
 from noisychannel.models import SSNT, Seq2Seq
+from noisychannel.models.masks import Masks
 from noisychannel.models.stacked import stack
 from noisychannel.symbols import EOS
 
@@ -53,7 +54,7 @@ def report(device: str, rounds: int = 5) -> Iterator[str]:
         steps = {name: _step(model.to(device), shape, device) for name, model in models.items()}
         variants = {(name, "launched"): step for name, step in steps.items()}
         if device == "cuda":
-            stacked = {name: _step(stack([model]), shape, device) for name, model in models.items()}
+            stacked = {name: _step(stack([model], Masks(1, device)), shape, device) for name, model in models.items()}
             variants |= {(name, "in a graph"): capture(step).replay for name, step in stacked.items()}
         repeated = {name: partial(_repeat, step) for name, step in variants.items()}
         times = {name: 1e3 * seconds / STEPS for name, seconds in median_seconds(repeated, rounds).items()}

@@ -119,7 +119,19 @@ def describe_end(event: Finished) -> str:
     with_list = "" if fitted is None else f"; with its word list {fitted.perplexity:.3f} (share {fitted.share:.2f})"
     return (
         f"{event.label}: finished after {event.step} steps and {event.seconds:.0f} s; "
-        f"best dev perplexity {event.dev_perplexity:.3f} at step {event.best_step}{with_list}"
+        f"best dev perplexity {event.dev_perplexity:.3f} at step {event.best_step}{with_list}{describe_limit(event)}"
+    )
+
+
+def describe_limit(event: Finished) -> str:
+    """Whether more updates may help, and how to get them; nothing if dev had stopped improving."""
+    if not event.at_limit:
+        return ""
+    improving = "dev was still improving" if event.best_step == event.step else "its patience had not run out"
+    role = event.label.rpartition(" ")[2]
+    return (
+        f"; stopped at its limit of {event.step} updates while {improving}: to train it further, repeat the command "
+        f"with a larger --{role}.max_updates (or max_epochs, if that is set)"
     )
 
 

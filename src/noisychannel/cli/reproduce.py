@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from noisychannel.atomic import write_text
+from noisychannel.atomic import write_bytes, write_text
 from noisychannel.cli.options import parse_options
 from noisychannel.errors import BadInputError
 from noisychannel.reproduce import sigmorphon, wiktionary
@@ -117,8 +118,10 @@ def _reproduce(experiment: str, options: ReproduceOptions) -> None:
     )
     directory = Path(options.results) if options.results else work
     directory.mkdir(parents=True, exist_ok=True)
-    write_text(directory / f"{name}.json", json.dumps(results, ensure_ascii=False, indent=1) + "\n")
-    table = "\n".join(markdown(results))
+    write_text(directory / f"{name}.json", json.dumps(results.figures, ensure_ascii=False, indent=1) + "\n")
+    outputs = "".join(f"{line}\n" for line in results.outputs)
+    write_bytes(directory / f"{name}.outputs.tsv.xz", lzma.compress(outputs.encode()))
+    table = "\n".join(markdown(results.figures))
     write_text(directory / f"{name}.md", table + "\n")
     print(table)
 

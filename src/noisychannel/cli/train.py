@@ -15,7 +15,8 @@ USAGE = """usage: noisychannel train CONFIG [--overwrite] [--KEY VALUE …]
 
 Train the models a configuration file names into one run directory. Any key of the file can be
 overridden on the command line. Repeating the command resumes what was interrupted; finished
-models are left alone. --overwrite starts anew.
+models are left alone, unless their limit (max_updates, max_epochs) ended them and is larger now.
+--overwrite starts over.
 
 example:
   noisychannel train configs/inflection.yaml --run_dir runs/nouns --direct.hidden_size 256
@@ -44,7 +45,8 @@ def run(words: list[str]) -> int:
         finished = train_run(config, display, display.say, overwrite)
     width = max((len(model.label) for model in finished), default=0)
     for model in sorted(finished, key=lambda model: model.label):
-        print(f"{model.label:<{width}}  dev perplexity {model.dev_perplexity:.4f}  (step {model.best_step})")
+        limit = ", stopped at its limit" if model.at_limit else ""
+        print(f"{model.label:<{width}}  dev perplexity {model.dev_perplexity:.4f}  (step {model.best_step}{limit})")
     if finished:
         print(PERPLEXITY_NOTE, file=sys.stderr)
     return 0

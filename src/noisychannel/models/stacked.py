@@ -5,7 +5,8 @@ read with the weights of model n. Every layer with weights is exchanged for one 
 products as one batched product; everything between the layers works on rows, and does not notice.
 
 Vocabularies may differ in size. Smaller ones are filled up with symbols whose logit is -inf, which have probability
-zero and gradient zero: they stay as they are.
+zero and gradient zero: they stay as they are. Dropout is drawn for each model from a seed of its own (``masks``), so
+what a model learns does not depend on the others.
 
 Shapes: N models, B batch of each, T positions, R rows of one model (B, or B·T), H hidden size.
 """
@@ -22,21 +23,22 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from noisychannel import kernels
+from noisychannel.models.masks import Masks
 from noisychannel.models.ssnt import Emission
 from noisychannel.precision import at_least_float32
 
 M = TypeVar("M", bound=nn.Module)
 
 
-def stack(models: Sequence[M]) -> M:
+def stack(models: Sequence[M], masks: Masks) -> M:
     """One model for N models of the same shape, vocabularies aside. Their weights are copied."""
     first = models[0]
     if type(first) in _STACKED:
-        return _STACKED[type(first)](models)
+        return _STACKED[type(first)](models, masks)
     assert not first._parameters, f"{type(first)} has weights of its own"
     stacked = copy.copy(first)
     stacked._modules = {
-        name: None if child is None else stack([model._modules[name] for model in models])  # type: ignore[type-var]
+        name: None if child is None else stack([model._modules[name] for model in models], masks)  # type: ignore[type-var]
         for name, child in first._modules.items()
     }
     return stacked
@@ -63,8 +65,17 @@ def _stacked_parameter(tensors: Sequence[Tensor], fill: float = 0.0) -> nn.Param
     return nn.Parameter(whole)
 
 
+class StackedDropout(nn.Module):
+    def __init__(self, models: Sequence[nn.Dropout], masks: Masks) -> None:
+        super().__init__()
+        self.share, self.masks = models[0].p, masks
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.masks.drop(x, self.share) if self.training else x
+
+
 class StackedEmbedding(nn.Module):
-    def __init__(self, models: Sequence[nn.Embedding]) -> None:
+    def __init__(self, models: Sequence[nn.Embedding], masks: Masks) -> None:
         super().__init__()
         self.weight = _stacked_parameter([model.weight for model in models])
 
@@ -75,7 +86,7 @@ class StackedEmbedding(nn.Module):
 
 
 class StackedLinear(nn.Module):
-    def __init__(self, models: Sequence[nn.Linear]) -> None:
+    def __init__(self, models: Sequence[nn.Linear], masks: Masks) -> None:
         super().__init__()
         self.weight = _stacked_parameter([model.weight for model in models])
         self.bias = None
@@ -87,7 +98,7 @@ class StackedLinear(nn.Module):
 
 
 class StackedEmission(nn.Module):
-    def __init__(self, models: Sequence[Emission]) -> None:
+    def __init__(self, models: Sequence[Emission], masks: Masks) -> None:
         super().__init__()
         self.weight = _stacked_parameter([model.weight for model in models])
         self.bias = _stacked_parameter([model.bias for model in models])
@@ -111,9 +122,9 @@ def _product(x: Tensor, weight_NXY: Tensor, bias_NX: Tensor | None) -> Tensor:
 class StackedLSTM(nn.Module):
     """N LSTMs (of one direction, batch first), called as one. Dropout between layers is drawn here."""
 
-    def __init__(self, models: Sequence[nn.LSTM]) -> None:
+    def __init__(self, models: Sequence[nn.LSTM], masks: Masks) -> None:
         super().__init__()
-        first = models[0]
+        first, self.masks = models[0], masks
         assert (first.batch_first, first.bias, first.bidirectional, first.proj_size) == (True, True, False, 0)
         self.num_layers, self.hidden_size, self.dropout = first.num_layers, first.hidden_size, first.dropout
         for name, _ in first.named_parameters():
@@ -137,8 +148,8 @@ class StackedLSTM(nn.Module):
             hidden.append(states_NTBH[:, -1].reshape(-1, H))
             cells.append(cells_NTBH[:, -1].reshape(-1, H))
             x = states_NTBH.transpose(1, 2).reshape(-1, T, H)
-            if self.dropout and layer < self.num_layers - 1:
-                x = F.dropout(x, self.dropout, self.training)
+            if self.training and layer < self.num_layers - 1:
+                x = self.masks.drop(x, self.dropout)
         return x, (torch.stack(hidden), torch.stack(cells))
 
 
@@ -217,5 +228,5 @@ _STACKED: dict[type[nn.Module], Any] = {
     nn.Linear: StackedLinear,
     nn.LSTM: StackedLSTM,
     Emission: StackedEmission,
-    nn.Dropout: lambda models: copy.copy(models[0]),
+    nn.Dropout: StackedDropout,
 }

@@ -46,16 +46,16 @@ class Scale:
     unpaired: int | None = None
     seeds: tuple[int, ...] = (1, 2, 3)
     hidden_size: int = 128
-    epochs: int = 60
+    updates: int = 8_000
+    """Most updates of a direct model, a channel or a baseline; patience ends most of them before."""
     batch_size: int = 20
     lm: ModelConfig = field(
         default_factory=lambda: ModelConfig(
             hidden_size=512, num_layers=2, dropout=0.2, learning_rate=1e-4, batch_size=128
         )
     )
-    """With the paper's size and rate; how long it is trained depends on how many forms there are."""
+    """With the paper's size and rate."""
     lm_updates: int = 10_000
-    """About, on average over types: as many whole epochs as come nearest, but one at least."""
     better_lm_rate: float = 1e-3
     better_lm_updates: int = 8_000
     """A rate at which the language model learns better, and faster."""
@@ -138,21 +138,13 @@ class Inflection(ABC):
         run = RunDirectory(self.work / "runs" / name)
         return run.group(type_) if self.grouped(name) else run
 
-    def lm(
-        self, run: str, lists: Mapping[str, Sequence[str]], better: bool = False, word_list: bool = False
-    ) -> ModelConfig:
-        """The language model of a run, for unpaired lists: as many epochs as the updates allow it.
-
-        One for all types has more to read, and so larger batches.
-        """
+    def lm(self, run: str, better: bool = False, word_list: bool = False) -> ModelConfig:
+        """The language model of a run; one for all types has more to read, and so larger batches."""
         scale = self.scale
-        forms = sum(map(len, lists.values())) + sum(len(splits.train) for splits in self.tables.values())
-        models, larger = (len(self.tables), 1) if self.grouped(run) else (1, 4)
-        batch_size = larger * (scale.lm.batch_size or 1)
+        batch_size = (1 if self.grouped(run) else 4) * (scale.lm.batch_size or 1)
         rate = scale.better_lm_rate if better else scale.lm.learning_rate
         updates = scale.better_lm_updates if better else scale.lm_updates
-        epochs = max(1, round(updates * batch_size * models / forms))
-        return replace(scale.lm, learning_rate=rate, batch_size=batch_size, max_epochs=epochs, word_list=word_list)
+        return replace(scale.lm, learning_rate=rate, batch_size=batch_size, max_updates=updates, word_list=word_list)
 
     # --- files
 
@@ -205,11 +197,12 @@ class Inflection(ABC):
             ),
             direct=both,
             channel=model,
+            seq2seq=both,
             attention=both,
             lm=lm or scale.lm,
             training=TrainingConfig(
                 batch_size=batch_size or scale.batch_size,
-                max_epochs=scale.epochs,
+                max_updates=scale.updates,
                 patience=8,
                 decay_patience=3,
                 precision="tf32",
@@ -246,7 +239,7 @@ def _train(configs: Sequence[RunConfig]) -> str:
     """What became of the models, a line each."""
     return "\n".join(
         f"{finished.label}: dev perplexity {finished.dev_perplexity:.4f} at step {finished.best_step} "
-        f"of {finished.step}, {finished.seconds:.0f} s"
+        f"of {finished.step}{' (its limit)' if finished.at_limit else ''}, {finished.seconds:.0f} s"
         for finished in train_runs(configs, lambda event: None, lambda line: None)
     )
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 from noisychannel.errors import BadInputError
 from noisychannel.reproduce.inflection import ExperimentPart, Inflection, Setting
 from noisychannel.reproduce.inflection_data import TaggedPair, some
-from noisychannel.reproduce.inflection_report import to_json
-from noisychannel.reproduce.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, WORD_LIST
+from noisychannel.reproduce.inflection_report import Results, outputs_table, to_json
+from noisychannel.reproduce.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, RULES, WORD_LIST
 from noisychannel.reproduce.measured import Row
 from noisychannel.reproduce.measuring import measure
 from noisychannel.reproduce.tasks import back_translate
@@ -27,8 +26,8 @@ BACK_TRANSLATED = (4_000, 16_000)
 """Forms of each type; the better amount is chosen on dev."""
 
 
-def run_experiment(experiment: Inflection, parts: Collection[ExperimentPart] | None = None) -> dict[str, Any]:
-    """The results, as they are kept; of all parts that the experiment has where none is named."""
+def run_experiment(experiment: Inflection, parts: Collection[ExperimentPart] | None = None) -> Results:
+    """The results, as they are kept; of all parts that the experiment has if none is named."""
     parts = experiment.parts if parts is None else parts
     for part in parts:
         if part not in experiment.parts:
@@ -52,7 +51,7 @@ def run_experiment(experiment: Inflection, parts: Collection[ExperimentPart] | N
         rows += curve_rows(experiment)
     measured = measure(experiment, rows)
     lap("tuning and decoding")
-    return to_json(experiment, measured, seconds)
+    return Results(to_json(experiment, measured, seconds), outputs_table(experiment, measured))
 
 
 def table_rows() -> list[tuple[Row, Setting]]:
@@ -83,6 +82,7 @@ def curve_rows(experiment: Inflection) -> list[tuple[Row, Setting]]:
     full = replace(FULL_BETTER, seeds=1)
     rows = [replace(full, name=f"{full.name}, {n} unpaired", lm=f"lm-{n}") for n in UNPAIRED]
     for n in _fewer_pairs(experiment):
+        rows.append(Row(f"{RULES}, {n} pairs", "rules", pairs=n, seeds=1))
         rows.append(Row(f"direct (bi), {n} pairs", "direct", direct=f"bi-{n}", seeds=1))
         rows.append(replace(full, name=f"{full.name}, {n} pairs", direct=f"bi-{n}", channel=f"bi-{n}"))
     return [(row, "strict") for row in rows]
@@ -99,15 +99,16 @@ def train(experiment: Inflection, parts: Collection[ExperimentPart]) -> None:
     groups = [
         both_ways,
         [experiment.config("uni-1", ["direct"], files, bidirectional=False)],
+        [experiment.config("seq2seq-1", ["seq2seq"], files)],
         [experiment.config("attention-1", ["attention"], files)],
     ]
     for setting, lists in unpaired.items():
         file = experiment.write_unpaired(setting, lists)
         for name, better in (("lm", False), ("lm-better", True)):
             word_list = better and setting == "paper"
-            groups.append([_lm(experiment, f"{name}-{setting}", files, file, lists, better, word_list)])
+            groups.append([_lm(experiment, f"{name}-{setting}", files, file, better, word_list)])
         if "further" in parts and setting == "strict":
-            groups.append([_lm(experiment, "joint-lm-strict", files, file, lists)])
+            groups.append([_lm(experiment, "joint-lm-strict", files, file)])
     if "further" in parts:
         groups.append([joint])
     if "curves" in parts:
@@ -119,7 +120,7 @@ def train(experiment: Inflection, parts: Collection[ExperimentPart]) -> None:
     for n in UNPAIRED if "curves" in parts else UNPAIRED[:1] if "further" in parts else ():
         forms = {name: some(x, min(n, len(x)), seed=1) if n else [] for name, x in unpaired["strict"].items()}
         file = experiment.write_unpaired(f"strict-{n}", forms) if n else ""
-        groups.append([_lm(experiment, f"lm-{n}-strict", files, file, forms)])
+        groups.append([_lm(experiment, f"lm-{n}-strict", files, file)])
     experiment.train(groups)
 
 
@@ -128,12 +129,11 @@ def _lm(
     name: str,
     files: Mapping[str, str],
     unpaired: str,
-    lists: Mapping[str, Sequence[str]],
     better: bool = True,
     word_list: bool = False,
 ) -> RunConfig:
-    """A run of language models for unpaired lists, which are in a file too."""
-    lm = experiment.lm(name, lists, better, word_list)
+    """A run of language models for a file of unpaired forms."""
+    lm = experiment.lm(name, better, word_list)
     return experiment.config(name, ["lm"], files, unpaired=unpaired, lm=lm)
 
 

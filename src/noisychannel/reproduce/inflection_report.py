@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from noisychannel import __version__
+from noisychannel.provenance import provenance
 from noisychannel.reproduce.inflection import Inflection
 from noisychannel.reproduce.inflection_data import TaggedPair
 from noisychannel.reproduce.inflection_systems import BASELINE, FULL_BETTER, RULES, significance
@@ -19,15 +19,21 @@ from noisychannel.training.world import choose_device
 
 PAPER: dict[str, dict[str, str]] = {
     "inflection-nouns": {
+        "direct (uni)": "82.25",
         "direct (bi)": "87.68",
+        "channel + LM + bias (uni)": "78.38",
         "channel + LM + bias (bi)": "78.13",
         "direct + LM + bias (bi)": "90.31",
+        "direct + channel + LM + bias (uni)": "88.44",
         "direct + channel + LM + bias (bi)": "90.94",
     },
     "inflection-verbs": {
+        "direct (uni)": "87.85",
         "direct (bi)": "94.83",
+        "channel + LM + bias (uni)": "84.42",
         "channel + LM + bias (bi)": "92.13",
         "direct + LM + bias (bi)": "94.83",
+        "direct + channel + LM + bias (uni)": "92.20",
         "direct + channel + LM + bias (bi)": "97.15",
     },
 }
@@ -55,8 +61,31 @@ CITED: dict[str, dict[str, str]] = {
 }
 """By experiment, test accuracies of other systems: those in the paper, the rule baseline of the SIGMORPHON 2023 shared
 task on the same data, and the best output released with the task of 2017."""
+ITEM = ("type", "lemma", "form")
+"""The first columns of the table of outputs."""
 EXAMPLES = 12
 """Of each kind."""
+
+
+class Results(NamedTuple):
+    """What an experiment leaves behind."""
+
+    figures: dict[str, Any]
+    """Everything that is known about the figures, as JSON."""
+    outputs: list[str]
+    """A header and a line for each test item, tab-separated: its type, lemma and form, and what each row put out."""
+
+
+def outputs_table(experiment: Inflection, measured: Sequence[Measured]) -> list[str]:
+    """What every row and seed put out for every test item, so that each figure can be computed again."""
+    items = [(type_, *pair[:2]) for type_, splits in experiment.tables.items() for pair in splits.test]
+    columns: dict[str, list[str]] = {}
+    for m in measured:
+        for seed, of_types in m.outputs.items():
+            which = f"seed {seed}" if seed else "all seeds"
+            columns[f"{m.setting}: {m.row.name} [{which}]"] = [text for of_type in of_types for text in of_type]
+    lines = ["\t".join((*ITEM, *columns))]
+    return lines + ["\t".join((*item, *texts)) for item, *texts in zip(items, *columns.values(), strict=True)]
 
 
 def to_json(experiment: Inflection, measured: Sequence[Measured], seconds: Mapping[str, float]) -> dict[str, Any]:
@@ -68,8 +97,7 @@ def to_json(experiment: Inflection, measured: Sequence[Measured], seconds: Mappi
     of_types = f" of {scale.tuned_types or 'all'} types together" if len(experiment.types) > 1 else ""
     return {
         "experiment": experiment.name,
-        "noisychannel": __version__,
-        "torch": torch.__version__,
+        **provenance(),
         "date": date.today().isoformat(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "data": {
@@ -147,8 +175,8 @@ def markdown(results: Mapping[str, Any]) -> Iterator[str]:
     mean = f"the mean over {len(types)} types ({items} items)" if len(types) > 1 else f"over {items} items"
     yield (
         f"{results['experiment']}: test accuracy in per cent, {mean}, "
-        f"± the standard deviation over seeds. noisychannel {results['noisychannel']}, torch {results['torch']}, "
-        f"{results['date']}, {results['device']}. Weights tuned {results['tuned']}."
+        f"± the standard deviation over seeds. noisychannel {results['noisychannel']} (commit {results['commit']}), "
+        f"torch {results['torch']}, {results['date']}, {results['device']}. Weights tuned {results['tuned']}."
     )
     yield ""
 

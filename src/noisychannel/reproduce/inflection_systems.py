@@ -30,6 +30,7 @@ ACCURACY = make_metric("accuracy")
 RULES = "longest-suffix rules"
 ROWS = (
     Row(RULES, "rules", seeds=1),
+    Row("seq2seq without attention", "seq2seq", direct="seq2seq", seeds=1),
     Row("seq2seq with attention", "attention", direct="attention", seeds=1),
     Row("direct (uni)", "direct", direct="uni", seeds=1),
     Row("direct (bi)", "direct"),
@@ -40,7 +41,7 @@ ROWS = (
     Row("direct + channel + LM + bias (bi)", "direct+channel+lm"),
     Row("direct + channel + LM + bias (bi), marginal search", "direct+channel+lm", seeds=1, search="marginal"),
 )
-"""Every row of the paper's table, its footnote as a row, and two baselines."""
+"""Every row of the paper's table, its footnote as a row, and three baselines."""
 FULL_BETTER = Row("direct + channel + LM + bias (bi), better LM", "direct+channel+lm", lm="lm-better")
 BETTER_LM = (
     Row("direct + LM + bias (bi), better LM", "direct+lm", lm="lm-better"),
@@ -63,7 +64,7 @@ def decode_seed(
         return [
             [rules.inflect(pair.lemma, pair.tags) for pair in getattr(splits, split)]
             for splits in experiment.tables.values()
-            for rules in [SuffixRules(splits.train)]
+            for rules in [SuffixRules(some(splits.train, row.pairs, seed=1))]
         ]
     search = replace(experiment.scale.search, search=row.search)
     todo = tasks(experiment, row, setting, seed, split, weights, search)

@@ -26,7 +26,7 @@ class Row:
 
     name: str
     system: str
-    """One of ``SYSTEMS``, or a baseline: attention, or rules."""
+    """One of ``SYSTEMS``, or a baseline: seq2seq, attention, or rules."""
     direct: str = "bi"
     """Which runs have the direct model, or the baseline: ``bi-1`` is that of the first seed."""
     channel: str = "bi"
@@ -34,8 +34,10 @@ class Row:
     """Which runs have the language models: ``lm-strict`` is that of the strict setting."""
     word_list: bool = False
     """Whether the language model knows its list by heart."""
+    pairs: int | None = None
+    """How many training pairs of each type the rules have; all if None."""
     seeds: int | None = None
-    """How many; all where None."""
+    """How many; all if None."""
     search: Literal["viterbi", "marginal"] = "viterbi"
     """Weights are tuned with the first, and used with either."""
     rerank: Literal["", "ensemble", "density ratio", "word list", "pool"] = ""

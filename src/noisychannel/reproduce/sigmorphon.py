@@ -7,6 +7,7 @@ which there are none, are known from the pairs alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,22 +17,25 @@ from noisychannel.errors import BadInputError
 from noisychannel.reproduce import wiktionary
 from noisychannel.reproduce.inflection import Inflection, Scale, Setting, Setup
 from noisychannel.reproduce.inflection_data import (
+    TaggedPair,
     german_noun_paradigms,
     held_out_paradigms,
     read_sigmorphon,
     read_unpaired,
+    read_wiktionary,
     without_lemmas,
 )
+from noisychannel.reproduce.rules import SuffixRules
 
 Year = Literal[2017, 2023]
 ALL = "all tag sets"
 """The name of the one type that there is."""
 
 FULL: dict[Year, Scale] = {
-    2017: Scale(hidden_size=256, epochs=150, lm_updates=4_000, better_lm_updates=6_000),
+    2017: Scale(hidden_size=256, lm_updates=4_000, better_lm_updates=6_000),
     2023: Scale(hidden_size=256, batch_size=64, lm_updates=4_000, better_lm_updates=6_000),
 }
-"""Twice the size of a model for one type, as the joint one has. 1,000 pairs, which need more epochs, and 10,000."""
+"""Twice the size of a model for one type, as the joint one has; 1,000 and 10,000 pairs."""
 QUICK = replace(wiktionary.QUICK, types=None, hidden_size=192)
 
 ABBREVIATIONS = {
@@ -72,14 +76,36 @@ class Sigmorphon(Inflection):
 
 @cache
 def _lists(morphology: Path, year: Year) -> dict[Setting, dict[str, list[str]]]:
-    """The forms of each tag set. The gold tables have few forms of a verb: in *strict*, its others can stay."""
+    """The forms of each tag set.
+
+    The gold tables of the shared tasks have few forms of a verb, so *strict* removes those of the Wiktionary tables
+    too, and for a verb that these do not have the forms that the rules of their verbs predict.
+    """
     lists = {
         tags_of(attributes, year): forms
         for part in ("noun", "verb")
         for attributes, forms in read_unpaired(morphology / "unpaired" / f"de_{part}.tsv").items()
     }
-    gold = held_out_paradigms({ALL: read_sigmorphon(morphology, year)})
-    return {"paper": lists, "strict": without_lemmas(lists, gold, gold, german_noun_paradigms())}
+    splits = read_sigmorphon(morphology, year)
+    gold = held_out_paradigms({ALL: splits})
+    verbs = {pair.lemma for pair in (*splits.dev, *splits.test) if pair.tags.startswith("V")}
+    paradigms = gold, german_noun_paradigms(), verb_paradigms(morphology, verbs)
+    return {"paper": lists, "strict": without_lemmas(lists, gold, *paradigms)}
+
+
+def verb_paradigms(morphology: Path, lemmas: Iterable[str]) -> dict[str, set[str]]:
+    """The forms of verbs: all that the Wiktionary tables have, or that the rules learned from these tables predict."""
+    known: dict[str, set[str]] = {}
+    rules: dict[str, SuffixRules] = {}
+    for type_, splits in read_wiktionary(morphology, "verb").items():
+        pairs = [TaggedPair(*pair, type_) for split in splits for pair in split]
+        rules[type_] = SuffixRules(pairs)
+        for pair in pairs:
+            known.setdefault(pair.lemma, set()).add(pair.form)
+    return {
+        lemma: known.get(lemma) or {of_type.inflect(lemma, type_) for type_, of_type in rules.items()}
+        for lemma in lemmas
+    }
 
 
 def tags_of(attributes: str, year: Year) -> str:

@@ -34,7 +34,7 @@ QUICK = Scale(
     unpaired=5000,
     seeds=(1,),
     hidden_size=96,
-    epochs=25,
+    updates=600,
     lm=ModelConfig(hidden_size=128, num_layers=1, dropout=0.2, learning_rate=1e-3, batch_size=64),
     lm_updates=600,
     better_lm_updates=600,

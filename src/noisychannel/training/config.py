@@ -24,7 +24,8 @@ class ModelConfig:
         dropout: On the inputs and outputs of the LSTM, and between its layers.
         learning_rate: Where it differs from training.learning_rate.
         batch_size: Where it differs from training.batch_size.
-        max_epochs: Where it differs from training.max_epochs.
+        max_updates: If it differs from training.max_updates.
+        max_epochs: If it differs from training.max_epochs.
         word_list: For the language model: give a share of the probability to the list of outputs it is trained on,
             which a network does not know by heart. The share is fitted to dev.
     """
@@ -36,6 +37,7 @@ class ModelConfig:
     dropout: float = 0.2
     learning_rate: float | None = None
     batch_size: int | None = None
+    max_updates: int | None = None
     max_epochs: int | None = None
     word_list: bool = False
 
@@ -48,10 +50,12 @@ class TrainingConfig:
         batch_size: Most sequences in a batch.
         batch_symbols: Most symbols in a batch, both sides and padding included; no such limit where not set.
         accumulate: Batches whose gradients are added up before each update.
-        max_epochs: Most passes over the training data.
+        max_updates: Most updates. Patience usually ends a training before; one that ends here says so, and goes further
+            when the command is repeated with a larger number.
+        max_epochs: Most passes over the training data; no such limit if not set.
         learning_rate: Of Adam.
         clip_norm: Gradients longer than this are shortened to it.
-        evaluate_every: Updates between evaluations on dev; an epoch where not set.
+        evaluate_every: Updates between evaluations on dev; if not set, an epoch, but at least 100 and at most 2,000.
         patience: Stop after so many evaluations without a better dev perplexity.
         decay: What the learning rate is multiplied by when dev perplexity has not improved.
         decay_patience: Evaluations without improvement before each decay.
@@ -67,7 +71,8 @@ class TrainingConfig:
     batch_size: int = 64
     batch_symbols: int | None = None
     accumulate: int = 1
-    max_epochs: int = 30
+    max_updates: int = 20_000
+    max_epochs: int | None = None
     learning_rate: float = 1e-3
     clip_norm: float = 1.0
     evaluate_every: int | None = None
@@ -135,14 +140,14 @@ class RunConfig:
         _at_least(0, self, "seed")
         for role in ROLES:
             model = self.model(role)
-            for key in ("hidden_size", "num_layers", "embedding_size", "batch_size", "max_epochs"):
+            for key in ("hidden_size", "num_layers", "embedding_size", "batch_size", "max_updates", "max_epochs"):
                 _at_least(1, model, key, role)
             _check_rate(model, role)
             if model.word_list and role != "lm":
                 raise BadInputError(f"{role}.word_list: is for the language model (lm); set it to false")
             if not 0 <= model.dropout < 1:
                 raise BadInputError(f"{role}.dropout: must be at least 0 and below 1, but is {model.dropout}")
-        whole = ("batch_size", "batch_symbols", "accumulate", "max_epochs", "evaluate_every", "patience")
+        whole = ("batch_size", "batch_symbols", "accumulate", "max_updates", "max_epochs", "evaluate_every", "patience")
         for key in (*whole, "decay_patience", "checkpoint_every", "log_every"):
             _at_least(1, self.training, key, "training")
         _check_rate(self.training, "training")

@@ -46,6 +46,8 @@ class Finished(NamedTuple):
     best_step: int
     dev_perplexity: float
     seconds: float
+    at_limit: bool
+    """Whether max_updates or max_epochs ended it, so that more updates may still make it better."""
     word_list: Fitted | None = None
     """Of a language model that has one."""
 

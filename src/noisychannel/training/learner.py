@@ -29,6 +29,10 @@ from noisychannel.training.word_list import add_word_list
 from noisychannel.training.world import World
 
 SECONDS_BETWEEN_NEWS = 0.2
+FEWEST_UPDATES, MOST_UPDATES = 100, 2000
+"""Between two looks at dev, unless the configuration says how many: an epoch, if that is neither shorter nor longer.
+With a hundred pairs an epoch is five updates, and patience counted in such epochs would end a training that has hardly
+begun."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class Learner:
         self.training = config.training
         own = config.model(role)
         self.batch_size = own.batch_size or config.training.batch_size
-        self.max_epochs = own.max_epochs or config.training.max_epochs
+        self.max_updates = own.max_updates or config.training.max_updates
+        self.max_epochs = own.max_epochs or config.training.max_epochs or math.inf
         self.train_corpus = open_corpus(self.files.data_dir, role, "train")
         self.dev_corpus = open_corpus(self.files.data_dir, role, "dev")
 
@@ -88,8 +93,12 @@ class Learner:
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing more to learn: the last epoch is over, or dev has not improved for too long."""
-        return self.state.epoch >= self.max_epochs or self.state.since_best >= self.training.patience
+        """Whether training ends: a limit is reached, or dev has not improved for too long."""
+        return self.state.at_limit(self.max_updates, self.max_epochs) or self._out_of_patience
+
+    @property
+    def _out_of_patience(self) -> bool:
+        return self.state.since_best >= self.training.patience
 
     @property
     def updates(self) -> list[list[Rows]]:
@@ -109,9 +118,15 @@ class Learner:
         """Of the outputs, EOS included."""
         return sum(int(self.train_corpus.outputs.lengths_of(rows).sum()) for rows in update)
 
+    def update_seeds(self, updates: int) -> list[int]:
+        """Of the random numbers of each of the next updates: from the run's seed, the role and the step alone."""
+        seed, role, step = self.job.config.seed, self.job.role, self.state.step
+        return [derive_seed(seed, role, step + k, self.world.rank) for k in range(updates)]
+
     def announce(self) -> None:
         parameters = sum(p.numel() for p in self.model.parameters())
-        self.listen(Started(self.job.label, self.state.step, self.max_epochs * len(self.updates), parameters))
+        total = int(min(self.max_updates, self.max_epochs * len(self.updates)))
+        self.listen(Started(self.job.label, self.state.step, total, parameters))
 
     def count(self, symbols: int) -> None:
         """An update with so many symbols has been made."""
@@ -131,10 +146,18 @@ class Learner:
         return self.state.step % self.training.log_every == 0
 
     @property
+    def evaluate_every(self) -> int | None:
+        """The number of updates between two looks at dev; None if there is one at the end of each epoch."""
+        if self.training.evaluate_every is not None:
+            return self.training.evaluate_every
+        every = min(max(len(self.updates), FEWEST_UPDATES), MOST_UPDATES)
+        return None if every == len(self.updates) else every
+
+    @property
     def evaluation_due(self) -> bool:
         """Whether dev is to be looked at after this update."""
-        if self.training.evaluate_every:
-            return self.state.step % self.training.evaluate_every == 0
+        if (every := self.evaluate_every) is not None:
+            return self.state.step % every == 0
         return self.state.position == len(self.updates)
 
     def turn(self) -> None:
@@ -188,22 +211,28 @@ class Learner:
         if self.world.leads:
             self.state.save(self.files.state_file(self.job.role), self.model, self.optimiser)
 
-    def finish(self) -> Finished:
-        """The best model is in the run, and nothing is left to resume."""
+    def finish(self, interval_loss: float) -> Finished:
+        """The best model is in the run. What it takes to train further is kept if a limit ended the training."""
         if not math.isfinite(_perplexity(self.state.best_loss)):
             raise NoisyChannelError(
                 f"{self.job.label}: dev perplexity was never finite; lower the learning rate, start anew (--overwrite)"
             )
         fitted = None
+        at_limit = not self._out_of_patience
         if self.world.leads:
             fitted = self._add_word_list() if self.job.config.model(self.job.role).word_list else None
-            self.files.state_file(self.job.role).unlink()
+            if at_limit:
+                self.save_state(interval_loss)
+                self.files.state_file(self.job.role).replace(self.files.stopped_file(self.job.role))
+            else:
+                self.files.state_file(self.job.role).unlink()
             if fitted and self.metrics:
                 self.metrics.write("dev with word list", self.state.best_step, **fitted._asdict())
         if self.metrics:
             self.metrics.close()
         state, seconds = self.state, time.monotonic() - self._began
-        finished = Finished(self.job.label, state.step, state.best_step, _perplexity(state.best_loss), seconds, fitted)
+        perplexity = _perplexity(state.best_loss)
+        finished = Finished(self.job.label, state.step, state.best_step, perplexity, seconds, at_limit, fitted)
         self.listen(finished)
         return finished
 

@@ -21,7 +21,6 @@ from noisychannel.data.corpus import Corpus
 from noisychannel.precision import Products, float32_products
 from noisychannel.training.events import Finished, Listener
 from noisychannel.training.learner import Job, Learner
-from noisychannel.training.state import derive_seed
 from noisychannel.training.world import World
 
 
@@ -67,13 +66,13 @@ class _Training:
                 learner.turn()
             if state.evaluated_step < state.step:
                 self._evaluate()
-        return learner.finish()
+        return learner.finish(float(self.world.sum(self.interval_loss)))
 
     def _update(self, batches: list[Rows], symbols: int) -> None:
         """One step of Adam on the gradient of all the batches."""
         learner = self.learner
         self.parallel.train()
-        torch.manual_seed(derive_seed(learner.job.config.seed, learner.job.role, learner.state.step, self.world.rank))
+        torch.manual_seed(*learner.update_seeds(1))
         for n, rows in enumerate(batches):
             together = n == len(batches) - 1 or self.world.size == 1
             with nullcontext() if together else self.parallel.no_sync():  # type: ignore[operator]

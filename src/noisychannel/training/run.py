@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -15,7 +16,7 @@ from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource, Prepared, open_corpus, prepare
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.runs import RunDirectory
-from noisychannel.training.config import ROLES, RunConfig
+from noisychannel.training.config import ROLES, Role, RunConfig
 from noisychannel.training.events import Finished, Listener
 from noisychannel.training.jobs import choose_processes, run_jobs
 from noisychannel.training.learner import Job
@@ -28,9 +29,9 @@ from noisychannel.training.world import World, choose_device
 Say = Callable[[str], object]
 
 FREE_TO_CHANGE = {
-    "run_dir", "models", "device", "jobs", "tensorboard", "training.max_epochs", "training.patience",
-    "training.checkpoint_every", "training.log_every",
-    *(f"{role}.max_epochs" for role in ROLES),
+    "run_dir", "models", "device", "jobs", "tensorboard", "training.max_updates", "training.max_epochs",
+    "training.patience", "training.checkpoint_every", "training.log_every",
+    *(f"{role}.{limit}" for role in ROLES for limit in ("max_updates", "max_epochs")),
     *(f"data.{key}" for key in ("train", "dev", "unpaired", "train_outputs", "dev_outputs", "vocabularies")),
 }  # fmt: skip
 """Keys that may differ when a run is resumed. Files may have moved: what is in them is compared instead."""
@@ -132,10 +133,14 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     jobs = _jobs(run, config, sorted(prepared))
     for job in jobs:
         files = RunDirectory(job.run_dir)
-        step = TrainingState.step_in(files.state_file(job.role)) if files.state_file(job.role).exists() else 0
+        if files.finished(job.role):
+            files.stopped_file(job.role).replace(files.state_file(job.role))
+        step = TrainingState.read(files.state_file(job.role)).step if files.state_file(job.role).exists() else 0
         forget_after(files.metrics_file, job.role, step)
         if step:
-            say(f"{job.label}: goes on at step {step}")
+            say(f"{job.label}: resuming at step {step}")
+    if jobs and any(run.group(group).weights_file.exists() for group in prepared):
+        say(f"{run.path}: its weights were tuned with the models of before; tune again after this training")
     return jobs
 
 
@@ -163,8 +168,17 @@ def _jobs(run: RunDirectory, config: RunConfig, groups: list[str]) -> list[Job]:
         Job(config, role, run.group(group).path, f"{group} {role}".strip())
         for role in roles
         for group in groups
-        if not run.group(group).finished(role)
+        if not run.group(group).finished(role) or _goes_further(run.group(group), config, role)
     ]
+
+
+def _goes_further(run: RunDirectory, config: RunConfig, role: Role) -> bool:
+    """Whether the training of a model stopped at a limit that is larger now."""
+    if not run.stopped_file(role).exists():
+        return False
+    own, every = config.model(role), config.training
+    updates, epochs = own.max_updates or every.max_updates, own.max_epochs or every.max_epochs or math.inf
+    return not TrainingState.read(run.stopped_file(role)).at_limit(updates, epochs)
 
 
 def _write_group(run: RunDirectory, config: RunConfig, data: Prepared, group: str) -> None:

@@ -42,6 +42,10 @@ class TrainingState:
     """Summed -log p since the last training record."""
     interval_symbols: int = 0
 
+    def at_limit(self, max_updates: float, max_epochs: float) -> bool:
+        """Whether a training with these limits goes no further than this."""
+        return self.step >= max_updates or self.epoch >= max_epochs
+
     def save(self, file: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
         for n, moments in optimiser.state_dict()["state"].items():
@@ -67,10 +71,10 @@ class TrainingState:
         return state
 
     @staticmethod
-    def step_in(file: Path) -> int:
-        """How far an unfinished training had come."""
+    def read(file: Path) -> TrainingState:
+        """How far a training has come, without its tensors."""
         _, metadata = load_tensors(file)
-        return int(_record(file, metadata)["step"])
+        return TrainingState(**_record(file, metadata))
 
 
 def _record(file: Path, metadata: dict[str, str]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ records of the loss and looks at dev.
 
 A graph's tensors have fixed sizes, so batches are filled up to round sizes: positions with PAD, rows with an empty
 sequence that counts for nothing, and there is a graph for each size. Every model keeps its own optimiser, record, rate
-and stopping; when half of them are done, the others go on without them.
+and stopping; when half of them are done, the others go on without them. Dropout is drawn for each model from
+(seed, role, step), as it is for a model trained alone, so which models are trained together makes no difference.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -26,13 +28,13 @@ from noisychannel.data.batches import Rows
 from noisychannel.data.corpus import Corpus, Sequences
 from noisychannel.errors import NoisyChannelError
 from noisychannel.graphs import capture
+from noisychannel.models.masks import Masks
 from noisychannel.models.stacked import share_weights, stack
 from noisychannel.precision import Products, float32_products
 from noisychannel.symbols import EOS, PAD, inside
 from noisychannel.training.events import Finished
 from noisychannel.training.learner import Learner
 from noisychannel.training.loop import interruption
-from noisychannel.training.state import derive_seed
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
@@ -101,10 +103,9 @@ class _Together:
             for learner in self.active
         }
         sizes, rows = self._arrange(self.train_data, planned)
-        leader = self.active[0]
-        for k, (size, rows_R) in enumerate(zip(sizes, rows, strict=True)):
-            torch.manual_seed(derive_seed(leader.job.config.seed, leader.job.role, leader.state.step))
-            self.stacked.update(self.train_data, size, rows_R)
+        seeds = [learner.update_seeds(updates) for learner in self.stacked.learners]
+        for k, (size, rows_R, seeds_N) in enumerate(zip(sizes, rows, self._send(np.array(seeds).T), strict=True)):
+            self.stacked.update(self.train_data, size, rows_R, seeds_N)
             for learner, batches in planned.items():
                 learner.count(learner.symbols([batches[k]]))
             yield
@@ -127,10 +128,12 @@ class _Together:
                 place[: len(own)] = own
             sizes.append(_Size(B, *data.longest(every)))
             flat.append(rows_NB.ravel())
-        sent = torch.from_numpy(np.concatenate(flat))
-        if self.device.type == "cuda":
-            sent = sent.pin_memory().to(self.device, non_blocking=True)
-        return sizes, list(sent.split([len(rows) for rows in flat]))
+        return sizes, list(self._send(np.concatenate(flat)).split([len(rows) for rows in flat]))
+
+    def _send(self, numbers: npt.NDArray[np.int64]) -> Tensor:
+        """To the device, without waiting for it."""
+        sent = torch.from_numpy(np.ascontiguousarray(numbers))
+        return sent.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else sent
 
     def _collect(self) -> None:
         """Fetch what the updates since the last time have lost."""
@@ -151,7 +154,7 @@ class _Together:
         for learner in [learner for learner in ended if learner in self.active]:
             with self._excused(learner):
                 self._write_best(learner)
-                self.finished.append(learner.finish())
+                self.finished.append(learner.finish(self.interval[learner]))
                 self.active.remove(learner)
 
     def _record(self, learner: Learner) -> None:
@@ -205,7 +208,8 @@ class _Stacked:
         training = learners[0].training
         self.learners, self.clip_norm, self.bf16 = list(learners), training.clip_norm, training.precision == "bf16"
         self.device = learners[0].world.device
-        self.model = stack([learner.model for learner in learners])
+        self.masks = Masks(len(learners), self.device)
+        self.model = stack([learner.model for learner in learners], self.masks)
         share_weights(self.model, [learner.model for learner in learners])
         self.gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         self.lost_N = torch.zeros(len(learners), dtype=torch.float64, device=self.device)
@@ -214,8 +218,9 @@ class _Stacked:
         # Graphs are replayed one after the other, and nothing of one is looked at after the next: one memory will do.
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
 
-    def update(self, data: _Data, size: _Size, rows_R: Tensor) -> None:
-        """A step of every model's optimiser on its batch."""
+    def update(self, data: _Data, size: _Size, rows_R: Tensor, seeds_N: Tensor) -> None:
+        """A step of every model's optimiser on its batch, with dropout from its seed."""
+        self.masks.seeds_N.copy_(seeds_N)
         self._run(True, data, size, rows_R)
 
     def evaluate(self, data: _Data, size: _Size, rows_R: Tensor) -> None:
@@ -240,6 +245,7 @@ class _Stacked:
     def _work(self, learn: bool, data: _Data, size: _Size, rows_R: Tensor, warm_up: bool = False) -> None:
         arguments = data.batch(size, rows_R)
         counts_R = rows_R != data.nothing
+        self.masks.begin()
         with torch.set_grad_enabled(learn):
             # A cache of rounded weights would outlive the graph that made it.
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=False):
@@ -303,9 +309,9 @@ def _until_event(learner: Learner) -> int:
     """Updates until a model has something to say, or its epoch is over."""
     state, training = learner.state, learner.training
     left = [len(learner.updates) - state.position, training.log_every - state.step % training.log_every]
-    if training.evaluate_every:
-        left.append(training.evaluate_every - state.step % training.evaluate_every)
-    return min(left)
+    if (every := learner.evaluate_every) is not None:
+        left.append(every - state.step % every)
+    return min(*left, learner.max_updates - state.step)
 
 
 def _rounded(n: int) -> int:

@@ -1,0 +1,7 @@
+"""What holds for every test."""
+
+import os
+
+# Some virtual machines announce AMX but do not allow it: oneDNN's bfloat16 products then die of an illegal instruction.
+# Set before torch is imported, and inherited by every process that a test starts.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")

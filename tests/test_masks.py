@@ -1,0 +1,76 @@
+"""Dropout masks by place: what a model draws depends on its seed, and on nothing beside it."""
+
+from __future__ import annotations
+
+import torch
+
+from noisychannel.models.masks import Masks, keys
+
+
+def masks(*seeds: int) -> Masks:
+    made = Masks(len(seeds))
+    made.seeds_N.copy_(torch.tensor(seeds))
+    return made
+
+
+def test_a_model_drops_the_same_whatever_stands_beside_it() -> None:
+    """Other models, more rows of each, and longer sequences: all these come from neighbours."""
+    alone = masks(7)
+    first, second = (alone.drop(torch.ones(3, 5, 6), 0.4) for _ in range(2))
+    together = masks(1, 7, 2)
+    for expected in (first, second):
+        whole = together.drop(torch.ones(3 * 4, 8, 6), 0.4).view(3, 4, 8, 6)
+        assert torch.equal(whole[1, :3, :5], expected)
+        assert not torch.equal(whole[0, :3, :5], expected)
+    assert not torch.equal(first, second), "every dropout of a network has a mask of its own"
+
+
+def test_a_pass_begins_where_the_one_before_began() -> None:
+    made = masks(3)
+    first = made.drop(torch.ones(2, 9), 0.5)
+    made.begin()
+    assert torch.equal(made.drop(torch.ones(2, 9), 0.5), first)
+    made.seeds_N += 1
+    made.begin()
+    assert not torch.equal(made.drop(torch.ones(2, 9), 0.5), first)
+
+
+def test_shares_are_right_and_elements_independent() -> None:
+    """Means of a mask, and of its products with itself moved along each dimension, within five deviations."""
+    for share in (0.1, 0.5, 0.8):
+        kept_NBTH = (masks(*range(8)).drop(torch.ones(8 * 16, 20, 64), share) > 0).double().view(8, 16, 20, 64)
+        expected = 1 - share
+        spread = (share * expected) ** 0.5
+        assert abs(kept_NBTH.mean() - expected) < 5 * spread / kept_NBTH.numel() ** 0.5
+        assert abs(kept_NBTH.mean((0, 1)) - expected).max() < 6 * spread / (8 * 16) ** 0.5
+        centred = (kept_NBTH - expected) / spread
+        for dim in range(4):
+            for far in (1, 2, 4):
+                correlation = (centred * centred.roll(far, dim)).mean()
+                assert abs(correlation) < 5 / kept_NBTH.numel() ** 0.5, (share, dim, far)
+
+
+def test_what_is_kept_is_enlarged_and_has_its_gradient() -> None:
+    x = torch.randn(4, 10, dtype=torch.float64, requires_grad=True)
+    dropped = masks(1, 2).drop(x, 0.75)
+    kept = dropped != 0
+    torch.testing.assert_close(dropped[kept], 4 * x[kept])
+    dropped.sum().backward()
+    torch.testing.assert_close(x.grad, 4 * kept.double())
+    assert masks(1).drop(x, 0.0) is x
+
+
+def test_keys_are_those_of_splitmix() -> None:
+    """The first outputs of splitmix64 from seed 1234567, as its public test vectors have them."""
+    state, golden = 1234567, 0x9E3779B97F4A7C15
+    key = keys(torch.tensor([state]), 1, torch.Size([1]))
+    # One more mixing step for the row (of number 0): mix(mix(seed + golden)).
+    expected = _mix(_mix((state + golden) % 2**64))
+    assert _mix((state + golden) % 2**64) == 6457827717110365317
+    assert key.item() % 2**64 == expected
+
+
+def _mix(z: int) -> int:
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return z ^ (z >> 31)
