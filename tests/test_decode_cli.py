@@ -217,8 +217,10 @@ def test_groups_are_tuned_and_evaluated_together(tmp_path: Path, capsys) -> None
     one = run.group("same")
     assert main(["tune", str(one.path), "--systems", "direct+lm", "--iterations", "1", "--limit", "5"]) == 0
     assert main(["evaluate", str(run.path), files["test"], "--json", str(result)]) == 0
-    *_, measured = json.loads(result.read_text())["systems"]
+    alone, other, _, measured = json.loads(result.read_text())["systems"]
+    assert [alone["system"], other["system"]] == ["direct (k1 6, k2 3)", "direct (k1 6/20, k2 3/10)"]
     assert measured["system"] == "direct+lm"
+    assert measured["compared_with"] == other["system"]
     assert set(measured["search"]) == set(tasks)
     (run.group("doubled").path / "weights.json").unlink()
     capsys.readouterr()
@@ -228,7 +230,9 @@ def test_groups_are_tuned_and_evaluated_together(tmp_path: Path, capsys) -> None
     same = tmp_path / "same.tsv"
     same.write_text("".join(f"{x}\t{y}\t{group}\n" for x, y, group in items if group == "same"))
     assert main(["evaluate", str(run.path), str(same), "--json", str(result)]) == 0
-    assert len(json.loads(result.read_text())["systems"]) == 3, "only groups with items matter"
+    named = [system["system"] for system in json.loads(result.read_text())["systems"]]
+    alone = ["direct (k1 6, k2 3)", "direct (k1 20, k2 10)"]
+    assert named == [*alone, "direct+length", "direct+lm"], "only groups with items matter"
     assert main(["evaluate", str(run.group("doubled").path), str(same)]) == 2
     assert "holds nothing of the group 'doubled'" in capsys.readouterr().err
 

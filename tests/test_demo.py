@@ -45,7 +45,11 @@ def test_the_demo_trains_tunes_evaluates_and_explains(toy_demo: Path, capsys: py
     shown = capsys.readouterr().out
     for part in ("dev perplexity per symbol: direct", "bad → baad", "●", "| direct+lm ", "| direct+channel+lm "):
         assert part in shown
-    rows = {line.split("|")[1].strip(): line.split("|")[2] for line in shown.splitlines() if line.startswith("| d")}
+    rows = {line.split("|")[1].strip(): line.split("|")[2] for line in shown.splitlines() if line.startswith("| ")}
+    assert {"identity", "rules"} < rows.keys(), "simple baselines stand beside the models"
+    test = (toy_demo.with_name("run-data") / "test.tsv").read_text(encoding="utf-8").splitlines()
+    same = sum(x == y for x, y in (line.split("\t") for line in test))
+    assert float(rows["identity"].split()[0]) == pytest.approx(100 * same / len(test), abs=0.01)
     direct, full = (float(rows[name].split()[0]) for name in ("direct", "direct+channel+lm"))
     assert full > direct, "the toy language leaves the direct model room, and the others use it"
     assert "is right where the direct model is wrong: " in shown

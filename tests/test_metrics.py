@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
+from noisychannel.data.symbols import TextConfig
 from noisychannel.errors import BadInputError
 from noisychannel.metrics import METRICS, FloatArray, Metric, levenshtein, make_metric
 
@@ -238,6 +239,20 @@ def test_every_signature_is_of_keys_and_values_and_names_a_version() -> None:
     for name in METRICS:
         fields = dict(field.split(":") for field in make_metric(name).signature.split("|"))
         assert fields["version"][0].isdigit()
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_signature_says_what_became_of_the_text(name: str) -> None:
+    def fields(**text: bool) -> dict[str, str]:
+        signature = make_metric(name, text=TextConfig(**text)).signature  # type: ignore[arg-type]
+        return dict(field.split(":") for field in signature.split("|"))
+
+    rouge = name.startswith("rouge")  # whose tokenizer lowercases in any case
+    as_given, changed = fields(), fields(lowercase=True, digits_to_hash=True)
+    assert (as_given["case"], as_given.get("digits")) == ("lc" if rouge else "mixed", None)
+    assert (changed["case"], changed["digits"]) == ("lc", "#")
+    assert fields(digits_to_hash=True) == as_given | {"digits": "#"}
+    assert changed == as_given | {"case": "lc", "digits": "#"}
 
 
 # --- mistakes -------------------------------------------------------------------------------------------------------

@@ -74,9 +74,18 @@ def test_several_columns_may_be_ignored(tmp_path: Path) -> None:
     assert list(read_pairs([file], columns("-,input,-,-,output"), ";")) == [Row("ab", "cd", (), "", f"{file}:1")]
 
 
+def test_an_ignored_column_may_have_a_name(tmp_path: Path) -> None:
+    file = write(tmp_path / "train", "ab\tx\tcd\tnews\t7\n")
+    (row,) = read_pairs([file], columns("input,-,output,-document,-sentence"), ";")
+    assert row == Row("ab", "cd", (), "", f"{file}:1", (("document", "news"), ("sentence", "7")))
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
+        ("input,output,-document,-document", "data.columns: '-document' must be named exactly once"),
+        ("input,output,-group", "data.columns: '-group': this name has a meaning of its own; choose another"),
+        ("input,output,-line", "data.columns: '-line': this name has a meaning of its own; choose another"),
         ("input,target", "data.columns: unknown column 'target'; use a list of input, output, features, group, -"),
         ("sigmorphon1999", "data.columns: unknown column 'sigmorphon1999'"),
         ("input,features", "data.columns: 'output' must be named exactly once in 'input,features'"),

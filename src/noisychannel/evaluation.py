@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from noisychannel.api import NoisyChannel, Output
+from noisychannel.data.codec import Codec
 from noisychannel.data.files import find_files, read_lines
 from noisychannel.data.rows import Row
 from noisychannel.decode.hypothesis import Hypothesis, longest_output
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError
-from noisychannel.metrics import FloatArray, Metric
 from noisychannel.runs import RunDirectory
 from noisychannel.symbols import UNK
 
@@ -31,7 +29,11 @@ class HeldOut:
     inputs: list[str]
     features: list[tuple[str, ...]]
     references: list[list[str]]
-    """As the models see text: lower-cased where training was, and so on."""
+    """As the models see text: lower-cased if training was, and so on."""
+    groups: list[str] = field(default_factory=list)
+    """Empty texts if there are none."""
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    """The values of columns that are ignored but have a name."""
 
     @staticmethod
     def read(name: str, rows: Iterable[Row], further: Sequence[str], model: NoisyChannel) -> HeldOut:
@@ -44,9 +46,16 @@ class HeldOut:
                 raise BadInputError(f"{pattern}: {len(lines)} references, but there are {len(listed)} inputs")
             for references, line in zip(texts, lines, strict=True):
                 references.append(line)
-        codec = model.output_codec
-        seen = [[codec.splitter.join(codec.split(text)) for text in references] for references in texts]
-        return HeldOut(name, [row.input for row in listed], [row.features for row in listed], seen)
+        seen = [[as_seen(text, model.output_codec) for text in references] for references in texts]
+        named = [dict(row.further) for row in listed]
+        return HeldOut(
+            name,
+            [row.input for row in listed],
+            [row.features for row in listed],
+            seen,
+            [row.group for row in listed],
+            {column: [values[column] for values in named] for column in (named[0] if named else ())},
+        )
 
     @staticmethod
     def of_all(parts: Sequence[HeldOut]) -> HeldOut:
@@ -56,7 +65,31 @@ class HeldOut:
             [text for part in parts for text in part.inputs],
             [tags for part in parts for tags in part.features],
             [texts for part in parts for texts in part.references],
+            [group for part in parts for group in part.groups],
+            {column: [value for part in parts for value in part.columns[column]] for column in parts[0].columns},
         )
+
+    def units(self, by: str) -> list[Hashable]:
+        """What each item is drawn with when a bootstrap resamples: items of one unit are drawn together."""
+        known: dict[str, Sequence[Hashable]] = {
+            "input": self.inputs,
+            "line": range(len(self.inputs)),
+            "output": [references[0] for references in self.references],
+            **({"features": self.features} if any(self.features) else {}),
+            **({"group": self.groups} if any(self.groups) else {}),
+            **self.columns,
+        }
+        if by not in known:
+            raise BadInputError(
+                f"--resample_by: {self.name} has no {by!r}; there are {', '.join(known)} "
+                "(--columns with -NAME names a further column)"
+            )
+        return list(known[by])
+
+
+def as_seen(text: str, codec: Codec) -> str:
+    """A text as a model that writes it could write it."""
+    return codec.splitter.join(codec.split(text))
 
 
 def rows_of_groups(run: RunDirectory, rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -82,16 +115,6 @@ class Decoded(NamedTuple):
 
     outputs: list[list[Output]]
     seconds: float
-
-    def statistics(self, metric: Metric, held_out: HeldOut) -> FloatArray:
-        """The metric's statistics of the best outputs: [N,S]."""
-        pairs = zip(self.outputs, held_out.references, strict=True)
-        return np.stack([metric.statistics(best[0].text, references) for best, references in pairs])
-
-    def symbols(self, model: NoisyChannel, held_out: HeldOut) -> tuple[int, int]:
-        """How many were put out, and how many the (first) references have."""
-        ours = sum(len(best[0].hypothesis.tokens) for best in self.outputs)
-        return ours, sum(len(model.output_codec.split(references[0])) for references in held_out.references)
 
 
 def decode_held_out(
@@ -155,10 +178,11 @@ def search_errors(model: NoisyChannel, held_out: HeldOut, decoded: Decoded) -> i
     )
 
 
-def average_lagging(outputs: Iterable[Output], input_lengths: Iterable[int]) -> float:
+def average_lagging(outputs: Iterable[Output], input_lengths: Iterable[int]) -> float | None:
     """How many input symbols the direct model is behind a writer that keeps pace with the input (Ma et al., 2019).
 
-    g(j) is how much of the input had been read when output j was emitted; EOS counts on both sides.
+    g(j) is how much of the input had been read when output j was emitted; EOS counts on both sides. Outputs without an
+    alignment do not count; None if there are no others.
     """
     lags = []
     for output, length in zip(outputs, input_lengths, strict=True):
@@ -169,4 +193,4 @@ def average_lagging(outputs: Iterable[Output], input_lengths: Iterable[int]) -> 
         pace = length / len(read)
         until = next(j for j, g in enumerate(read) if g >= length) + 1
         lags.append(sum(g - j * pace for j, g in enumerate(read[:until])) / until)
-    return sum(lags) / len(lags) if lags else float("nan")
+    return sum(lags) / len(lags) if lags else None

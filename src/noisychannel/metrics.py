@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisychannel import __version__
+from noisychannel.data.symbols import TextConfig
 from noisychannel.errors import BadInputError, missing_extra
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -46,23 +48,27 @@ class Metric(Protocol):
         ...
 
 
-def make_metric(name: str, tokenize: str | None = None) -> Metric:
-    """The metric of that name; ``tokenize`` is one of sacrebleu's tokenizers (default 13a), and for bleu alone."""
+def make_metric(name: str, tokenize: str | None = None, text: TextConfig | None = None) -> Metric:
+    """The metric of that name; ``tokenize`` is one of sacrebleu's tokenizers (default 13a), and for bleu alone.
+
+    ``text`` is how outputs and references were normalised before they get here, which the signature has to say.
+    """
     if name not in METRICS:
         raise BadInputError(f"unknown metric {name!r}; did you mean {_nearest(name, METRICS)}?")
     if tokenize is not None and name != "bleu":
         raise BadInputError(f"tokenize: {tokenize!r} is an option of bleu; {name} has none")
+    text = text or TextConfig()
     match name:
         case "accuracy":
-            return Accuracy()
+            return Accuracy(text)
         case "edit_distance":
-            return EditDistance()
+            return EditDistance(text)
         case "bleu":
-            return Bleu(tokenize or "13a")
+            return Bleu(tokenize or "13a", text)
         case "chrf":
-            return Chrf()
+            return Chrf(text)
         case _:
-            return Rouge(name)
+            return Rouge(name, text)
 
 
 class Accuracy:
@@ -70,6 +76,9 @@ class Accuracy:
 
     name = "accuracy"
     higher_is_better = True
+
+    def __init__(self, text: TextConfig) -> None:
+        self._text = text
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> FloatArray:
         return np.array([hypothesis in _checked(references)], dtype=np.float64)
@@ -79,7 +88,7 @@ class Accuracy:
 
     @property
     def signature(self) -> str:
-        return f"match:exact|case:mixed|version:{__version__}"
+        return f"match:exact|{_normalised(self._text)}|version:{__version__}"
 
 
 class EditDistance:
@@ -87,6 +96,9 @@ class EditDistance:
 
     name = "edit_distance"
     higher_is_better = False
+
+    def __init__(self, text: TextConfig) -> None:
+        self._text = text
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> FloatArray:
         nearest = min(levenshtein(hypothesis, reference) for reference in _checked(references))
@@ -97,7 +109,7 @@ class EditDistance:
 
     @property
     def signature(self) -> str:
-        return f"unit:character|average:sentences|case:mixed|version:{__version__}"
+        return f"unit:character|average:sentences|{_normalised(self._text)}|version:{__version__}"
 
 
 class Bleu:
@@ -106,7 +118,8 @@ class Bleu:
     name = "bleu"
     higher_is_better = True
 
-    def __init__(self, tokenize: str = "13a") -> None:
+    def __init__(self, tokenize: str, text: TextConfig) -> None:
+        self._text = text
         sacrebleu = _library("sacrebleu", "sacrebleu", self.name)
         if tokenize not in sacrebleu.BLEU.TOKENIZERS:
             near = _nearest(tokenize, sacrebleu.BLEU.TOKENIZERS)
@@ -135,7 +148,7 @@ class Bleu:
 
     @property
     def signature(self) -> str:
-        return _sacrebleu_signature(self._bleu)
+        return _sacrebleu_signature(self._bleu, self._text)
 
 
 class Chrf:
@@ -144,7 +157,8 @@ class Chrf:
     name = "chrf"
     higher_is_better = True
 
-    def __init__(self) -> None:
+    def __init__(self, text: TextConfig) -> None:
+        self._text = text
         self._chrf = _library("sacrebleu", "sacrebleu", self.name).CHRF()
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> FloatArray:
@@ -165,7 +179,7 @@ class Chrf:
 
     @property
     def signature(self) -> str:
-        return _sacrebleu_signature(self._chrf)
+        return _sacrebleu_signature(self._chrf, self._text)
 
 
 class Rouge:
@@ -173,8 +187,8 @@ class Rouge:
 
     higher_is_better = True
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, text: TextConfig) -> None:
+        self.name, self._text = name, text
         self._scorer = _library("rouge_score.rouge_scorer", "rouge-score", name).RougeScorer([name], use_stemmer=False)
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> FloatArray:
@@ -186,7 +200,8 @@ class Rouge:
 
     @property
     def signature(self) -> str:
-        return f"stem:no|tok:default|reference:best|average:sentences|version:{version('rouge-score')}"
+        normalised = _normalised(replace(self._text, lowercase=True))
+        return f"stem:no|tok:default|{normalised}|reference:best|average:sentences|version:{version('rouge-score')}"
 
 
 def levenshtein(a: str, b: str) -> int:
@@ -242,11 +257,16 @@ def _sacrebleu_statistics(metric: Any, hypothesis: str, references: Sequence[str
     return np.array(row, dtype=np.float64)
 
 
-def _sacrebleu_signature(metric: Any) -> str:
+def _sacrebleu_signature(metric: Any, text: TextConfig) -> str:
     metric.num_refs = 1
     signature = metric.get_signature()
     signature.update("nrefs", None)
-    return str(signature.format())
+    return str(signature.format()).replace("case:mixed", _normalised(text))
+
+
+def _normalised(text: TextConfig) -> str:
+    """What became of the text, as fields of a signature."""
+    return ("case:lc" if text.lowercase else "case:mixed") + ("|digits:#" if text.digits_to_hash else "")
 
 
 def _library(module: str, package: str, metric: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,10 @@ class SearchSettings:
     def arguments(self) -> dict[str, Any]:
         """As keyword arguments of the decoder."""
         return asdict(self)
+
+    def of_direct(self) -> SearchSettings:
+        """The same search for the direct model alone: without what asks the other models."""
+        return replace(self, channel_alignment="marginal", lm_proposals=0)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,10 @@ def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: st
 
 
 def read_systems(run: RunDirectory) -> dict[str, TunedSystem]:
-    """Every tuned system of a run, and the direct model alone, which needs no tuning."""
+    """Every tuned system of a run, and the direct model alone, which needs no tuning.
+
+    The direct model is what the others are compared with: it searches as the run's default system does.
+    """
     record = _read(run) or {"systems": {}}
     try:
         tuned = {
@@ -69,7 +76,8 @@ def read_systems(run: RunDirectory) -> dict[str, TunedSystem]:
         }
     except (KeyError, TypeError, ValueError) as error:
         raise NoisyChannelError(f"{_file(run)}: damaged ({error}); tune again with noisychannel tune") from error
-    return {UNTUNED.name: UNTUNED} | tuned
+    default = tuned.get(record.get("default", ""), UNTUNED)
+    return {UNTUNED.name: replace(UNTUNED, search=default.search.of_direct())} | tuned
 
 
 def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:

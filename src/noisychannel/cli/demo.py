@@ -10,7 +10,7 @@ from pathlib import Path
 from noisychannel.alignment import draw_alignment
 from noisychannel.api import NoisyChannel
 from noisychannel.cli.decode import explain
-from noisychannel.cli.evaluate import Evaluated, EvaluateOptions, evaluate_run, table
+from noisychannel.cli.evaluate import EvaluateOptions, evaluate_run
 from noisychannel.cli.options import parse_options
 from noisychannel.cli.progress import make_display
 from noisychannel.cli.train import PERPLEXITY_NOTE
@@ -19,7 +19,7 @@ from noisychannel.data.german_nouns import NounFiles, write_dative_plurals
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
-from noisychannel.metrics import make_metric
+from noisychannel.results import Evaluated
 from noisychannel.runs import RunDirectory
 from noisychannel.scoring import Scorer
 from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
@@ -32,7 +32,8 @@ USAGE = """usage: noisychannel demo [--run_dir runs/demo] [--pairs 1000] [--over
 Train a small direct model, channel model and language model that turn German nouns into their dative plurals
 (Haus → Häusern): a thousand pairs, and all other dative plurals of the package german-nouns as unpaired outputs, but
 for those of the held-out nouns. Tune the weights, evaluate on held-out nouns, and show perplexities, alignments, the
-table of systems, and nouns on which they differ. Repeated, it resumes, or shows the finished models.
+table of systems beside two simple baselines (the noun as it is, suffix rules), and nouns on which they differ.
+Repeated, it resumes, or shows the finished models.
 
 example:
   noisychannel demo --run_dir runs/demo
@@ -40,6 +41,7 @@ example:
 
 FULL = "direct+channel+lm"
 SYSTEMS_SHOWN = ("direct+lm", FULL)
+BASELINES_SHOWN = ("identity", "rules")
 TUNED_ON = 300
 EXAMPLES = {"right where the direct model is wrong": 2, "wrong where the direct model is right": 1}
 SHOWN = (("Haus", "Häusern"), ("Apfelbaum", "Apfelbäumen"), ("Lehrerin", "Lehrerinnen"))
@@ -98,10 +100,15 @@ def _show_systems(directory: RunDirectory, nouns: NounFiles) -> None:
         tune_run(
             TuneOptions(run=str(directory.path), systems=list(SYSTEMS_SHOWN), limit=TUNED_ON, iterations=3, k1=10, k2=5)
         )
-    options = EvaluateOptions(run=str(directory.path), file=str(nouns.test), systems=list(SYSTEMS_SHOWN))
-    metrics = [make_metric("accuracy"), make_metric("edit_distance")]
-    evaluated = evaluate_run(directory, options, metrics)
-    print("\n" + table(evaluated.held_out, evaluated.results, metrics, options))
+    options = EvaluateOptions(
+        run=str(directory.path),
+        file=str(nouns.test),
+        systems=list(SYSTEMS_SHOWN),
+        baselines=list(BASELINES_SHOWN),
+        metrics=["accuracy", "edit_distance"],
+    )
+    evaluated = evaluate_run(directory, options)
+    print("\n" + evaluated.table())
     _show_examples(directory, evaluated)
     program = shutil.which("noisychannel") or str(Path(sys.prefix, "bin", "noisychannel"))
     print(f"\nThe models are in {directory.path}. Ask them about a noun, or a pair, of your own:")
@@ -112,14 +119,15 @@ def _show_systems(directory: RunDirectory, nouns: NounFiles) -> None:
 def _show_examples(directory: RunDirectory, evaluated: Evaluated) -> None:
     """Nouns on which the full system and the direct model differ, explained."""
     full = NoisyChannel.load(directory.path, FULL, device="cpu")
-    answers = zip(evaluated.held_out.references, evaluated.outputs["direct"], evaluated.outputs[FULL], strict=True)
+    ours = evaluated.result(FULL)
+    alone = evaluated.result(ours.compared_with or "direct").outputs
+    answers = zip(evaluated.held_out.references, alone, ours.outputs, strict=True)
     verdicts = [(direct in right, best in right) for right, direct, best in answers]
     for (label, count), wanted in zip(EXAMPLES.items(), ((False, True), (True, False)), strict=True):
         chosen = [n for n, verdict in enumerate(verdicts) if verdict == wanted][:count]
         for n in chosen:
             noun, (reference,) = evaluated.held_out.inputs[n], evaluated.held_out.references[n]
-            said = evaluated.outputs["direct"][n]
-            print(f"\n{FULL} is {label}: {noun} → {reference} (direct alone: {said})")
+            print(f"\n{FULL} is {label}: {noun} → {reference} (direct alone: {alone[n]})")
             explain(noun, full(noun, n_best=3), full)
 
 

@@ -117,7 +117,7 @@ def tune_run(options: TuneOptions) -> list[Tuned]:
         raise BadInputError(f"{directory.path}: there are no dev pairs to tune on; see --limit")
     references = [texts for part in parts for texts in part.held_out.references]
     codecs = [part.model.output_codec for part in parts for _ in part.held_out.references]
-    metric = make_metric(options.metric, options.tokenize)
+    metric = make_metric(options.metric, options.tokenize, parts[0].model.output_codec.config)
     pool = CandidatePool(metric, references, lambda sentence, tokens: codecs[sentence].decode(tokens))
     tuned: list[Tuned] = []
     with counting("tune") as progress:

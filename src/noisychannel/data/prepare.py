@@ -38,7 +38,7 @@ class DataConfig:
     Args:
         train: Training pairs: files, directories, globs or hf:NAME:SPLIT.
         dev: Held-out pairs, for early stopping and tuning.
-        columns: What the columns are: a list of input, output, features, group and -, or a preset.
+        columns: What the columns are: a list of input, output, features, group, - and -NAME, or a preset.
         train_outputs: For two parallel files: the output side of train (then train is the input side).
         dev_outputs: For two parallel files: the output side of dev.
         unpaired: Further outputs without inputs, for the language model.

@@ -7,6 +7,7 @@ A source is a file, a directory, a glob, two parallel files, or ``hf:NAME[@CONFI
     features         morphological tags, prepended to the input as symbols
     group            one set of models is trained for each value
     -                ignored
+    -NAME            ignored by training; ``evaluate`` can resample by it
 
 (for a Hugging Face dataset ``input=document,output=summary``, dots reaching into nested fields), or a preset.
 """
@@ -33,6 +34,8 @@ PRESETS = {
     "sigmorphon2023": "input,features,output",
 }
 ROLES = ("input", "output", "features", "group", "-")
+RESERVED = ("input", "output", "features", "group", "line")
+"""What ``evaluate --resample_by`` knows without a column of that name."""
 HUB = "hf:"
 
 
@@ -47,6 +50,8 @@ class Row(NamedTuple):
     """Empty where there are no groups."""
     where: str
     """file:line, for complaints."""
+    further: tuple[tuple[str, str], ...] = ()
+    """Name and value of each ignored column that has a name."""
 
 
 class Columns(NamedTuple):
@@ -63,9 +68,12 @@ class Columns(NamedTuple):
         fields = tuple(item.partition("=")[2] for item in items)
         named = [role for role in roles if role != "-"]
         for role in roles:
-            if role not in ROLES:
+            if role[1:] in RESERVED and role[0] == "-":
+                raise BadInputError(f"{key}: {role!r}: this name has a meaning of its own; choose another")
+            if role not in ROLES and not role.startswith("-"):
                 raise BadInputError(
-                    f"{key}: unknown column {role!r}; use a list of {', '.join(ROLES)}, or one of {', '.join(PRESETS)}"
+                    f"{key}: unknown column {role!r}; use a list of {', '.join(ROLES)}, -NAME, "
+                    f"or one of {', '.join(PRESETS)}"
                 )
         for role in {*named, *needed}:
             if named.count(role) != 1:
@@ -117,7 +125,8 @@ def _read(sources: Sequence[str], columns: Columns, feature_separator: str) -> I
         for values, where in rows:
             named = dict(zip(columns.roles, values, strict=True))
             features = tuple(f for f in named.get("features", "").split(feature_separator) if f)
-            yield Row(named.get("input", ""), named.get("output", ""), features, named.get("group", ""), where)
+            further = tuple((role[1:], value) for role, value in named.items() if role[0] == "-" and role != "-")
+            yield Row(named.get("input", ""), named.get("output", ""), features, named.get("group", ""), where, further)
 
 
 def _file_rows(lines: Iterable[Line], columns: Columns) -> Iterator[tuple[list[str], str]]:

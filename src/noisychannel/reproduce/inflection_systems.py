@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from noisychannel.baselines import SuffixRules
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.metrics import make_metric
@@ -19,7 +20,6 @@ from noisychannel.reproduce.inflection import Inflection, Setting
 from noisychannel.reproduce.inflection_data import TaggedPair, some
 from noisychannel.reproduce.measured import Measured, Row, Split
 from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble, word_list
-from noisychannel.reproduce.rules import SuffixRules
 from noisychannel.reproduce.tasks import LISTED_LM, Task, by_letters, letter_pool
 from noisychannel.significance import paired_bootstrap
 from noisychannel.tuning import SYSTEMS, Tuned, tune

@@ -1,4 +1,4 @@
-"""Inflection by rules, against what they must do and the figures of the shared task's own."""
+"""The simplest baselines, against what they must do, and the rules against the figures of the shared task's own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noisychannel.baselines import BASELINES, SuffixRules, align, split
 from noisychannel.reproduce.inflection_data import TaggedPair, read_sigmorphon
-from noisychannel.reproduce.rules import SuffixRules, align, split
 
 WORD = st.text("abc", max_size=7)
 
@@ -43,6 +43,26 @@ def test_an_alignment_changes_as_little_as_can_be(lemma: str, form: str) -> None
 def test_prefix_stem_and_suffix_spell_both_words(lemma: str, form: str) -> None:
     for word, (before, stem, ending) in zip((lemma, form), split(lemma, form), strict=True):
         assert before + "".join(stem) + ending == word
+
+
+def test_long_texts_are_aligned() -> None:
+    """Longer than Python's recursion goes."""
+    assert align("a" * 700 + "b", "a" * 700 + "c") == [("a", "a")] * 700 + [("b", "c")]
+
+
+def test_identity_knows_nothing_and_memorised_what_it_has_seen() -> None:
+    pairs = [
+        ("a", "x", "PL"),
+        ("a", "y", "PL"),
+        ("a", "y", "PL"),
+        ("a", "z", "SG"),
+        ("b", "zz", "PL"),
+        ("b", "z", "PL"),
+    ]
+    identity, memorised = BASELINES["identity"](pairs), BASELINES["memorised"](pairs)
+    asked = [("a", "PL"), ("a", "SG"), ("b", "PL"), ("b", "SG"), ("c", "PL")]
+    assert [identity(*item) for item in asked] == ["a", "a", "b", "b", "c"]
+    assert [memorised(*item) for item in asked] == ["y", "z", "z", "b", "c"]
 
 
 def test_a_circumfix() -> None:

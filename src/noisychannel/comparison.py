@@ -1,0 +1,78 @@
+"""Which systems of a run are evaluated, with which search, and with what each is compared.
+
+A baseline has to search as hard as the system that it is compared with. So the direct model is decoded with the search
+of the others; if these were tuned with different searches, once with each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TypeAlias
+
+from noisychannel.runs import RunDirectory
+from noisychannel.weights import SearchSettings, TunedSystem, read_system
+
+DIRECT = "direct"
+Searches: TypeAlias = tuple[SearchSettings, ...]
+"""One for each group."""
+
+
+@dataclass(frozen=True)
+class ComparedSystem:
+    """A system to decode with."""
+
+    label: str
+    """Its name, and for one of several direct models its search."""
+    tuned: tuple[TunedSystem, ...]
+    """One for each group; a run without groups is one."""
+    compared_with: str | None
+    """The label of a direct model; None for a direct model itself."""
+
+    @property
+    def name(self) -> str:
+        return self.tuned[0].name
+
+
+def compared_systems(
+    runs: Sequence[RunDirectory], names: Sequence[str], k1: int | None, k2: int | None
+) -> list[ComparedSystem]:
+    """The systems of these names, after the direct models that they are compared with."""
+    tuned = {
+        name: tuple(_widened(read_system(run, name), k1, k2) for run in runs)
+        for name in dict.fromkeys([DIRECT, *names])
+    }
+    direct = tuned.pop(DIRECT)
+    searches = {name: tuple(system.search.of_direct() for system in systems) for name, systems in tuned.items()}
+    labels = _labels(list(dict.fromkeys(searches.values())) or [tuple(system.search for system in direct)])
+    alone = [
+        ComparedSystem(label, tuple(replace(d, search=s) for d, s in zip(direct, search, strict=True)), None)
+        for search, label in labels.items()
+    ]
+    return alone + [ComparedSystem(name, systems, labels[searches[name]]) for name, systems in tuned.items()]
+
+
+def _widened(system: TunedSystem, k1: int | None, k2: int | None) -> TunedSystem:
+    """With another width of its search; if one of the two is not given it follows the other, if it must."""
+    search = system.search
+    if k1 is None:
+        k1 = search.k1 if k2 is None else max(search.k1, k2)
+    return replace(system, search=replace(search, k1=k1, k2=min(search.k2, k1) if k2 is None else k2))
+
+
+def _labels(distinct: Sequence[Searches]) -> Mapping[Searches, str]:
+    """What the direct model is called under each search: if there are several, with what tells them apart."""
+    if len(distinct) == 1:
+        return {distinct[0]: DIRECT}
+    shown = [{name: _shown(searches, name) for name in asdict(searches[0])} for searches in distinct]
+    telling = [name for name in shown[0] if len({each[name] for each in shown}) > 1]
+    return {
+        searches: f"{DIRECT} ({', '.join(f'{name} {each[name]}' for name in telling)})"
+        for searches, each in zip(distinct, shown, strict=True)
+    }
+
+
+def _shown(searches: Searches, name: str) -> str:
+    """A setting, once if all groups have the same."""
+    values = dict.fromkeys(str(getattr(search, name)) for search in searches)
+    return "/".join(values)

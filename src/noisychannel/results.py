@@ -1,0 +1,140 @@
+"""What an evaluation found: a table for reading, and a record from which every score can be computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from noisychannel import __version__
+from noisychannel.evaluation import HeldOut
+from noisychannel.metrics import Metric
+
+
+class Measured(NamedTuple):
+    """One metric of one system."""
+
+    score: float
+    low: float
+    high: float
+    p_value: float | None
+    """Against the direct model; None for that model itself."""
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """How intervals and p-values came about."""
+
+    samples: int
+    seed: int
+    resampled_by: str
+    """What items of one unit, which are drawn together, have in common."""
+    units: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemResult:
+    """One row of the table."""
+
+    system: str
+    baseline: bool
+    """Made from the training pairs alone, without a model."""
+    weights: dict[str, Any] | None = None
+    search: dict[str, Any] | None = None
+    """Of both, if groups differ, those of each; None for baselines."""
+    compared_with: str | None
+    """The direct model of the p-values; None for a direct model itself."""
+    measured: dict[str, Measured]
+    length_ratio: float
+    sentences_per_second: float | None = None
+    average_lagging: float | None = None
+    """In input symbols; None for a bidirectional direct model, which reads everything first."""
+    search_errors: float | None = None
+    """In per cent of the inputs; None if nobody asked."""
+    outputs: list[str]
+    """The best of each input."""
+    complete: list[bool]
+    """Whether each of them has an end."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """All systems on one test set."""
+
+    run: str
+    held_out: HeldOut
+    metrics: Sequence[Metric]
+    bootstrap: Bootstrap
+    results: list[SystemResult]
+
+    def result(self, system: str) -> SystemResult:
+        """The row of that name."""
+        return next(result for result in self.results if result.system == system)
+
+    def record(self) -> dict[str, Any]:
+        """For a file."""
+        held_out = self.held_out
+        return {
+            "noisychannel": __version__,
+            "torch": torch.__version__,
+            "run": self.run,
+            "test": held_out.name,
+            "sentences": len(held_out.inputs),
+            "signatures": {metric.name: metric.signature for metric in self.metrics},
+            "bootstrap": asdict(self.bootstrap),
+            "systems": [
+                {**asdict(result), "measured": {name: m._asdict() for name, m in result.measured.items()}}
+                for result in self.results
+            ],
+            "items": {
+                "inputs": held_out.inputs,
+                "features": held_out.features,
+                "groups": held_out.groups,
+                "references": held_out.references,
+                "columns": held_out.columns,
+            },
+        }
+
+    def table(self) -> str:
+        """All systems, a row each, in Markdown."""
+        lagging = any(result.average_lagging is not None for result in self.results)
+        errors = any(result.search_errors is not None for result in self.results)
+        titles = ["system", *(metric.name for metric in self.metrics), "length ratio", "sentences/s"]
+        titles += ["average lagging"] if lagging else []
+        titles += ["search errors"] if errors else []
+        rows = [titles]
+        for result in self.results:
+            cells = [result.system]
+            for m in result.measured.values():
+                significance = "" if m.p_value is None else f" p={m.p_value:.3f}"
+                cells.append(f"{m.score:.2f} [{m.low:.2f}, {m.high:.2f}]{significance}")
+            cells += [f"{result.length_ratio:.3f}", _shown(result.sentences_per_second, ".1f")]
+            cells += [_shown(result.average_lagging, ".2f")] if lagging else []
+            cells += [_shown(result.search_errors, ".2f", " %")] if errors else []
+            rows.append(cells)
+        widths = [max(len(row[n]) for row in rows) for n in range(len(titles))]
+        lines = [
+            "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+        ]
+        lines.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
+        return "\n".join([*lines, "", self._notes()])
+
+    def _notes(self) -> str:
+        signatures = "; ".join(f"{metric.name} {metric.signature}" for metric in self.metrics)
+        against, drawn = "direct", self.bootstrap
+        if sum(result.compared_with is None for result in self.results) > 1:
+            against = "the direct model with the same search"
+            if with_baselines := [result.compared_with for result in self.results if result.baseline]:
+                against += f" (baselines: {with_baselines[0]})"
+        units = f"{drawn.units} units" if drawn.units > 1 else "one unit, so intervals and p-values say nothing"
+        return (
+            f"{self.held_out.name}, {len(self.held_out.inputs)} items, noisychannel {__version__}. {signatures}. "
+            f"In brackets: 95 % bootstrap intervals; p: paired bootstrap against {against} ({drawn.samples} samples, "
+            f"seed {drawn.seed}). Resampled by {drawn.resampled_by}: {units}."
+        )
+
+
+def _shown(value: float | None, form: str, unit: str = "") -> str:
+    return "–" if value is None else f"{value:{form}}{unit}"
