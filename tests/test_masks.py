@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from interpreter import DEVICE, MARKS, interpreted, portable_is_portable  # noqa: F401 (used by every test)
 from noisychannel.models.masks import Masks, keys
+
+with interpreted():
+    from noisychannel.kernels import dropout
+
+pytestmark = MARKS
 
 
 def masks(*seeds: int) -> Masks:
@@ -58,6 +65,28 @@ def test_what_is_kept_is_enlarged_and_has_its_gradient() -> None:
     dropped.sum().backward()
     torch.testing.assert_close(x.grad, 4 * kept.double())
     assert masks(1).drop(x, 0.0) is x
+
+
+@pytest.mark.parametrize(("shape", "share"), [((2, 1), 0.5), ((6, 7, 5), 0.3), ((4, 3, 300), 0.8)])
+def test_the_kernel_drops_the_same(shape: tuple[int, ...], share: float) -> None:
+    torch.manual_seed(1)
+    x, weights = torch.randn(2, *shape, device=DEVICE)
+    made = masks(12345678901234567, -3)
+    made.seeds_N = made.seeds_N.to(DEVICE)
+    lowest, factor = int(share * 2**64) - 2**63, 1 / (1 - share)
+    results = []
+    for fused in (False, True):
+        made.begin()
+        leaf = x.clone().requires_grad_()
+        if fused:
+            key = keys(made.seeds_N, 1, shape[:-1])
+            dropped = dropout.drop(leaf.view(-1, shape[-1]), key.flatten(), lowest, factor).view(shape)
+        else:
+            dropped = made.drop(leaf, share)
+        (dropped * weights).sum().backward()
+        results.append((dropped.detach(), leaf.grad))
+    assert torch.equal(results[0][0] == 0, results[1][0] == 0)
+    torch.testing.assert_close(results[1], results[0])
 
 
 def test_keys_are_those_of_splitmix() -> None:

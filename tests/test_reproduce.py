@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from noisychannel.api import Output
+from noisychannel.baselines import SuffixRules
 from noisychannel.cli.main import main
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
@@ -26,7 +27,6 @@ from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, RULES, 
 from noisychannel.reproduce.measured import Measured, Row
 from noisychannel.reproduce.measuring import measure
 from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble, word_list
-from noisychannel.reproduce.rules import SuffixRules
 from noisychannel.reproduce.tasks import Task, back_translate
 from noisychannel.reproduce.wiktionary import Wiktionary
 from noisychannel.training.config import ModelConfig

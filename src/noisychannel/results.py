@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-import torch
-
 from noisychannel import __version__
 from noisychannel.evaluation import HeldOut
 from noisychannel.metrics import Metric
+from noisychannel.provenance import provenance
 
 
 class Measured(NamedTuple):
@@ -77,8 +76,7 @@ class Evaluated:
         """For a file."""
         held_out = self.held_out
         return {
-            "noisychannel": __version__,
-            "torch": torch.__version__,
+            **provenance(),
             "run": self.run,
             "test": held_out.name,
             "sentences": len(held_out.inputs),

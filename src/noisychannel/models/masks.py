@@ -13,8 +13,12 @@ Shapes: N models, R rows of all models, B rows of each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+from noisychannel import kernels
 
 GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 """2⁶⁴ over the golden ratio, as a signed number: odd, and its multiples are spread evenly."""
@@ -40,16 +44,27 @@ class Masks:
         self._site += 1
         if not share:
             return x
-        kept = keys(self.seeds_N, self._site, x.shape) >= int(share * 2**64) - 2**63
-        return x * (kept.to(x.dtype) / (1 - share))
+        lowest, factor = int(share * 2**64) - 2**63, 1 / (1 - share)
+        *outer, size = x.shape
+        key = keys(self.seeds_N, self._site, outer)
+        if kernels.usable(x):
+            from noisychannel.kernels import dropout
+
+            return dropout.drop(x.reshape(-1, size), key.flatten(), lowest, factor).view(x.shape)
+        return x * ((within(key, size) >= lowest).to(x.dtype) * factor)
 
 
-def keys(seeds_N: Tensor, site: int, shape: torch.Size) -> Tensor:
-    """A number of 64 bits, as int64, for each element of a tensor of that shape [R, …]."""
+def keys(seeds_N: Tensor, site: int, shape: Sequence[int]) -> Tensor:
+    """A number of 64 bits, as int64, for each place in a shape [R, …]."""
     key = _mix(seeds_N + torch.full_like(seeds_N, site) * GOLDEN)
     for size in (shape[0] // len(seeds_N), *shape[1:]):
-        key = _mix(key[..., None] + torch.arange(size, device=key.device) * GOLDEN)
-    return key.view(shape)
+        key = within(key, size)
+    return key.view(*shape)
+
+
+def within(key: Tensor, size: int) -> Tensor:
+    """The keys of one more dimension: [...] -> [..., size]."""
+    return _mix(key[..., None] + torch.arange(size, device=key.device) * GOLDEN)
 
 
 def _mix(key: Tensor) -> Tensor:

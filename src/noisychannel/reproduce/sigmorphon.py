@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from noisychannel.baselines import SuffixRules
 from noisychannel.errors import BadInputError
 from noisychannel.reproduce import wiktionary
 from noisychannel.reproduce.inflection import Inflection, Scale, Setting, Setup
@@ -25,7 +26,6 @@ from noisychannel.reproduce.inflection_data import (
     read_wiktionary,
     without_lemmas,
 )
-from noisychannel.reproduce.rules import SuffixRules
 
 Year = Literal[2017, 2023]
 ALL = "all tag sets"

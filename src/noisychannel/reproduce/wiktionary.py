@@ -25,7 +25,10 @@ from noisychannel.weights import SearchSettings
 
 Part = Literal["noun", "verb"]
 
-FULL: dict[Part, Scale] = {"noun": Scale(), "verb": Scale(tuned_types=9, lm_updates=5_000, better_lm_updates=3_000)}
+FULL: dict[Part, Scale] = {
+    "noun": Scale(),
+    "verb": Scale(tuned_types=9, updates=6_000, lm_updates=5_000, better_lm_updates=3_000),
+}
 """Of 27 types of verbs nine have as many items to tune on as all of nouns; and each has fewer unpaired forms."""
 QUICK = Scale(
     types=2,
