@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from noisychannel.decode.objective import Weights
-from noisychannel.errors import missing_extra
+from noisychannel.errors import NoisyChannelError
 from noisychannel.tuning.candidates import Candidates
 from noisychannel.tuning.lines import Found, better, line_search
 from noisychannel.tuning.systems import System, vector
@@ -64,17 +64,16 @@ def _distance(one: Weights, other: Weights) -> float:
 
 
 def require_optuna() -> None:
-    """Complain now, before anything that takes long, if more than one weight cannot be tuned."""
+    """Fail now, before anything that takes long, if optuna cannot be imported."""
     try:
         import optuna  # noqa: F401
     except ImportError as error:
-        raise missing_extra("optuna", "tune", "tuning more than one weight") from error
+        raise NoisyChannelError("optuna, which noisychannel depends on, is not there: pip install optuna") from error
 
 
 def random_search(candidates: Candidates, system: System, seed: int) -> list[Weights]:
     """The best few weights that a tree-structured Parzen estimator meets in the ranges of the free weights."""
-    require_optuna()
-    import optuna
+    import optuna  # not above: it takes half a second, and only this search needs it
 
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
