@@ -31,7 +31,6 @@ $(VENV)/.core: pyproject.toml constraints.txt
 
 # Only the word list is wanted of german-nouns, not the parser it depends on.
 $(VENV)/.demo: $(VENV)/.core
-	$(PIP) --editable '.[tune]'
 	$(PIP) --no-deps german-nouns
 	touch $@
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import shutil
@@ -17,6 +18,7 @@ import pytest
 import yaml
 
 from noisychannel import NoisyChannel, Weights
+from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.main import COMMANDS, main
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
@@ -146,7 +148,18 @@ def test_score_gives_what_the_models_give(trained: Path) -> None:
         direct = models["direct"].log_prob(x, lengths[0], y, lengths[1]).item()
         channel = models["channel"].log_prob(y, lengths[1], x, lengths[0]).item()
         lm = models["lm"].log_prob(y, lengths[1]).item()
+        direct_viterbi = models["direct"].viterbi(x, lengths[0], y, lengths[1])[0].item()
+        channel_viterbi = models["channel"].viterbi(y, lengths[1], x, lengths[0])[0].item()
     assert (second["direct"], second["channel"], second["lm"]) == pytest.approx((direct, channel, lm), abs=1e-4)
+    best = second["direct_viterbi"], second["channel_viterbi"]
+    assert best == pytest.approx((direct_viterbi, channel_viterbi), abs=1e-4)
+    assert best[0] < direct - 1e-4
+    assert best[1] < channel - 1e-4
+
+
+def test_numbers_that_are_not_finite_are_null() -> None:
+    record = {"a": -math.inf, "b": [math.nan, 1.5, {"c": (math.inf, 2)}], "d": "ä"}
+    assert json_line(record) == '{"a": null, "b": [null, 1.5, {"c": [null, 2]}], "d": "ä"}'
 
 
 def test_score_keeps_order_over_many_lengths_and_reads_compressed_files(trained: Path, tmp_path: Path, capsys) -> None:

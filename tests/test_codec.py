@@ -117,6 +117,12 @@ def test_what_was_never_seen_is_unknown() -> None:
     assert codec.split("axb") == ["a", "x", "b"]
 
 
+def test_what_is_unknown_is_listed_as_often_as_it_occurs() -> None:
+    codec = Codec(TextConfig(lowercase=True), Characters(), ["a", "b"], ["V"])
+    assert codec.unknown("aXbxA", ("V", "PST")) == (["x", "x"], ["PST"])
+    assert codec.unknown("Ab") == ([], [])
+
+
 def test_words_that_look_like_special_symbols_are_words() -> None:
     codec = codec_of("<eos> <pad> <V> a a <eos> <unk>", features=("V",), units="words")
     text = "<pad> <V> <eos> <unk>"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors import safe_open
@@ -16,9 +18,12 @@ from safetensors.torch import load_file, save_file
 from noisychannel import NoisyChannel, Weights
 from noisychannel.cli.decode import parse_weights
 from noisychannel.cli.main import main
+from noisychannel.data.codec import Codec
+from noisychannel.data.symbols import Characters, TextConfig
 from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
 from noisychannel.training.parse import dump_config
+from noisychannel.tuning import System, Tuned, tune
 from noisychannel.weights import SearchSettings
 from toys import copy, double_vowels, tag, toy_config, write_pairs
 
@@ -77,6 +82,68 @@ def test_a_bad_line_is_reported_and_the_rest_decoded(trained: Path) -> None:
     assert "standard input:6: 50 symbols, more than --max_symbols 20" in complaints[2]
 
 
+def strict_json(line: bytes | str) -> dict[str, Any]:
+    """As a reader that knows nothing of Python's -Infinity sees it."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    return json.loads(line, parse_constant=refuse)
+
+
+def test_incomplete_outputs_and_unknown_symbols_are_told(trained: Path, capsys, tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("ab\nbXdX\nxb?\n")
+    plain = ["decode", str(trained), str(words), "--weights", FULL]
+    assert main(plain) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 3
+    (line,) = shown.err.splitlines()
+    assert line == f"noisychannel: 4 unknown symbols, read as <unk>: 'X', 'x', '?' (first: {words}:2)"
+
+    assert main([*plain, "--json", "--k1", "1", "--k2", "1", "--max_length", "1"]) == 0
+    shown = capsys.readouterr()
+    records = [strict_json(line) for line in shown.out.splitlines()]
+    assert [record["unknown_symbols"] for record in records] == [[], ["X", "X"], ["x", "?"]]
+    assert [record["unknown_features"] for record in records] == [[], [], []]
+    incomplete = [n for n, record in enumerate(records, 1) if not record["hypotheses"][0]["complete"]]
+    assert incomplete
+    assert all(records[n - 1]["hypotheses"][0]["channel"] is None for n in incomplete), "minus infinity"
+    (line,) = shown.err.splitlines()
+    counted = "1 incomplete output" if len(incomplete) == 1 else f"{len(incomplete)} incomplete outputs"
+    assert line.startswith(f"noisychannel: {counted} (first: {words}:{incomplete[0]}): the search found no end; ")
+    assert "4 unknown symbols" in line
+
+    assert main([*plain, "--explain", "--k1", "1", "--k2", "1", "--max_length", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "unknown symbols, read as <unk>: 'X'\n" in shown.out
+    assert "incomplete (…)" in shown.out
+    assert "incomplete output" in shown.err
+
+    words.write_text("ab\n")
+    assert main(plain) == 0
+    assert capsys.readouterr().err == "", "nothing to tell"
+
+
+@pytest.mark.parametrize("search", ["viterbi", "marginal"])
+def test_json_says_which_of_the_two_a_term_is(search: str, trained: Path, capsys, tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("bad\n")
+    options = ["--weights", "1,0.5,0,0", "--search", search, "--json"]
+    assert main(["decode", str(trained), str(words), *options]) == 0
+    (found,) = strict_json(capsys.readouterr().out)["hypotheses"]
+    assert (found["direct_is"], found["channel_is"]) == (search, "marginal")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text(f"bad\t{found['output']}\n")
+    assert main(["score", str(trained), str(pairs)]) == 0
+    scored = strict_json(capsys.readouterr().out)
+    assert found["direct"] == pytest.approx(scored["direct" if search == "marginal" else "direct_viterbi"], abs=1e-4)
+    assert found["channel"] == pytest.approx(scored["channel"], abs=1e-4)
+    assert main(["decode", str(trained), str(words), "--weights", "1,0,0,0", "--json"]) == 0
+    (found,) = strict_json(capsys.readouterr().out)["hypotheses"]
+    assert (found["channel"], found["channel_is"]) == (None, None)
+
+
 def test_explain_shows_a_table_and_the_alignment(trained: Path, capsys, tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("bad\n")
@@ -98,6 +165,34 @@ def test_reranking_gives_the_scores_of_the_search(trained: Path, tmp_path: Path,
     file.write_text("lome\tlome\nlome\tloomee\nab\tabb\nab\taab\n")
     assert main(["decode", str(trained), "--rerank", str(file), "--weights", FULL]) == 0
     assert capsys.readouterr().out.splitlines() == ["loomee", "aab"]
+
+
+def test_reranking_gives_every_output_back_once(trained: Path, tmp_path: Path, capsys) -> None:
+    """Also those that the models cannot tell apart: with unknown symbols, and by case where text is lower-cased."""
+    given = ["lYomee", "loomee", "lXomee", "LOOMEE", "lome", "lZZmee"]
+    loaded = NoisyChannel.load(trained, weights=parse_weights(FULL))
+    lower = Codec(TextConfig(lowercase=True), Characters(), loaded.output_codec.symbols, ())
+    model = NoisyChannel(loaded.input_codec, lower, loaded.models, loaded.weights, loaded.search)
+    reranked = model.rerank("lome", given)
+    assert sorted(output.text for output in reranked) == sorted(given)
+    scores = [output.hypothesis.score for output in reranked]
+    assert scores == sorted(scores, reverse=True)
+    texts = [output.text for output in reranked]
+    assert texts[:2] == ["loomee", "LOOMEE"]
+    assert texts.index("lXomee") == texts.index("lYomee") + 1
+    for output in reranked:
+        (alone,) = model.rerank("lome", [output.text])
+        assert output.hypothesis.score == pytest.approx(alone.hypothesis.score, abs=1e-4)
+
+    file = tmp_path / "lists.tsv"
+    file.write_text("".join(f"lome\t{output}\n" for output in given))
+    words = ["decode", str(trained), "--rerank", str(file), "--weights", FULL, "--n_best", "9"]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    lines = [line.split("\t")[0] for line in shown.out.splitlines()]
+    assert sorted(lines) == sorted(given)
+    assert "10 unknown symbols, read as <unk>: 'Y', 'X', 'L', 'O', 'M', … (first: " in shown.err
+    assert "lists.tsv:1)" in shown.err
 
 
 def test_a_text_that_arrives_in_pieces(trained: Path) -> None:
@@ -125,8 +220,6 @@ def test_untuned_runs_decode_with_the_direct_model_and_say_so(trained: Path) -> 
 
 
 def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
-    import shutil
-
     run = Path(shutil.copytree(trained, tmp_path / "run"))
     assert main(["tune", str(run), "--k1", "6", "--k2", "3", "--limit", "30", "--iterations", "2"]) == 0
     shown = capsys.readouterr().out
@@ -178,6 +271,45 @@ def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
     assert "k1 and k2 must satisfy" in capsys.readouterr().err
     assert main(["tune", str(run), "--limit", "0"]) == 2
     assert "there are no dev pairs to tune on" in capsys.readouterr().err
+
+
+def test_tuning_with_room_for_nothing_is_refused_and_with_little_works(trained: Path, tmp_path: Path, capsys) -> None:
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    narrow = ["tune", str(run), "--k1", "1", "--k2", "1", "--limit", "20", "--iterations", "1", "--max_length"]
+    assert main([*narrow, "1"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--max_length: must be at least 2 for tuning, but is 1" in line
+    assert not (run / "weights.json").exists()
+    assert main([*narrow, "2"]) == 0
+    assert "tuning on 20 dev pairs" in capsys.readouterr().err
+
+
+def test_a_tuning_that_is_interrupted_leaves_the_default_alone(
+    trained: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    words = ["tune", str(run), "--k1", "4", "--k2", "2", "--limit", "50", "--iterations", "1"]
+
+    def interrupted(system: System, *arguments: Any, **options: Any) -> Tuned:
+        if system.name == "channel+lm":
+            raise KeyboardInterrupt
+        return tune(system, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("noisychannel.cli.tune.tune", interrupted)
+        assert main(words) == 1
+        assert "tuning on" not in capsys.readouterr().err, "50 dev pairs are enough"
+        record = json.loads((run / "weights.json").read_text())
+        assert list(record["systems"]) == ["direct+length", "direct+lm"]
+        assert "default" not in record
+        assert NoisyChannel.load(run).weights == Weights(direct=1.0)
+        assert b"not tuned, so the direct model decodes alone" in decode(run, b"bad\n").stderr
+
+        assert main([*words, "--systems", "direct+lm"]) == 0
+        assert main(words) == 1
+        assert json.loads((run / "weights.json").read_text())["default"] == "direct+lm"
+    assert main(words) == 0
+    assert json.loads((run / "weights.json").read_text())["default"] == "direct+channel+lm"
 
 
 def test_groups_are_tuned_and_evaluated_together(tmp_path: Path, capsys) -> None:
@@ -268,6 +400,12 @@ def test_features_reach_the_channel_before_the_output(tmp_path: Path) -> None:
     (given,) = model.rerank("abe", ["aabee"], features=("V", "PST"))
     assert record["channel"] == pytest.approx(given.hypothesis.channel, abs=1e-4)
 
+    done = decode(Path(config.run_dir), b"abe\tV;FUT\n", "--weights", "1,0.7,0,0", "--json")
+    assert b"1 unknown feature, read as <unk>: 'FUT' (first: standard input:1)" in done.stderr
+    assert json.loads(done.stdout)["unknown_features"] == ["FUT"]
+    with pytest.raises(ValueError, match="online decoding has no place for features"):
+        model.online()
+
 
 @pytest.mark.parametrize("features", [(), ("V", "PST")])
 def test_a_search_asks_the_models_what_they_were_trained_to_answer(features: tuple[str, ...], tmp_path: Path) -> None:
@@ -314,8 +452,6 @@ def test_several_references(trained: Path, tmp_path: Path, capsys) -> None:
 
 
 def test_a_model_whose_training_diverged_is_one_line(trained: Path, tmp_path: Path, capsys) -> None:
-    import shutil
-
     run = Path(shutil.copytree(trained, tmp_path / "run"))
     file = run / "channel" / "model.safetensors"
     tensors = load_file(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, replace
@@ -16,7 +17,6 @@ from hypothesis import strategies as st
 
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.errors import BadInputError
 from noisychannel.metrics import FloatArray, make_metric
 from noisychannel.tuning import SYSTEMS, CandidatePool, Candidates, line_search, optimise, tune
 from noisychannel.tuning.search import coordinate_ascent
@@ -202,12 +202,9 @@ def test_the_random_search_is_silent_and_leaves_the_verbosity_as_it_was(capfd: p
     assert capfd.readouterr() == ("", "")
 
 
-def test_without_optuna_one_weight_is_tuned_and_more_are_an_error_with_a_remedy(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    candidates = make_candidates(METRICS["sum"], [envelope([2, 6], [0, 1, 0])])
-    assert optimise(candidates, SYSTEMS["direct+length"], [Weights()], seed=1).weights.length == 4
-    with pytest.raises(BadInputError, match=r"optuna.*noisychannel\[tune\]"):
-        optimise(candidates, FULL, [Weights()], seed=1)
+def test_optuna_is_loaded_only_when_it_searches() -> None:
+    program = "import sys, noisychannel.cli.tune; sys.exit('optuna' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 # The pool.

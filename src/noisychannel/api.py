@@ -130,18 +130,22 @@ class NoisyChannel:
         return found
 
     def rerank(self, text: str, outputs: Sequence[str], features: Sequence[str] = ()) -> list[Output]:
-        """Given outputs of a text by the same objective, best first."""
+        """Given outputs of a text by the same objective, best first; equal ones in the given order."""
         ids = [self.output_codec.encode(output)[:-1] for output in outputs]
-        texts = {tuple(tokens): output for tokens, output in zip(ids, outputs, strict=True)}
         inputs, contexts = [self.input_codec.encode(text, features)], [self.context(features)]
-        (found,) = self.decoder.rerank(inputs, [ids], contexts)
-        return [Output(texts[hypothesis.tokens], hypothesis) for hypothesis in found]
+        (scored,) = self.decoder.score(inputs, [ids], contexts)
+        return sorted(map(Output, outputs, scored), key=lambda output: -output.hypothesis.score)
 
     def online(self, margin: float = 10.0) -> OnlineText:
         """Decode one text while it arrives; see ``OnlineDecoder`` for what ``margin`` (in nats) does.
 
         The direct model must be unidirectional, and the run must have been trained without features.
         """
+        if self.input_codec.features:
+            raise ValueError(
+                "online decoding has no place for features, and this run was trained with them; "
+                "decode whole inputs, or train a run without features"
+            )
         if self.search.lm_proposals:
             raise ValueError("lm_proposals must be 0 for online decoding: only the direct model proposes there")
         arguments = {name: value for name, value in self.search.arguments().items() if name != "lm_proposals"}

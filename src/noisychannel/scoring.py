@@ -83,7 +83,8 @@ class Scorer:
             for n, score in zip(rows, scores, strict=True):
                 records[n][role] = score
             if isinstance(model, SSNT):
-                _, positions_BJ = model.viterbi(*batch.arguments)
+                best_B, positions_BJ = model.viterbi(*batch.arguments)
                 key = "alignment" if role == "direct" else "channel_alignment"
-                for n, positions in zip(rows, positions_BJ.tolist(), strict=True):
+                for n, best, positions in zip(rows, best_B.tolist(), positions_BJ.tolist(), strict=True):
+                    records[n][f"{role}_viterbi"] = best
                     records[n][key] = [i for i in positions if i >= 0]

@@ -50,8 +50,8 @@ class TunedSystem:
 UNTUNED = TunedSystem("direct", Weights(direct=1.0), SearchSettings())
 
 
-def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: str) -> None:
-    """Add systems to weights.json, in place of those of the same name; ``default`` is what decode uses."""
+def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: str | None = None) -> None:
+    """Add systems to weights.json, in place of those of the same name; ``default``, if given, is what decode uses."""
     record = _read(run) or {"systems": {}}
     for system in systems:
         record["systems"][system.name] = {
@@ -59,7 +59,9 @@ def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: st
             "search": asdict(system.search),
             **system.record,
         }
-    record |= {"noisychannel": __version__, "default": default}
+    record["noisychannel"] = __version__
+    if default is not None:
+        record["default"] = default
     write_text(_file(run), json.dumps(record, ensure_ascii=False, indent=1) + "\n")
 
 

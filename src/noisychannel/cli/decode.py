@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 from noisychannel.alignment import draw_alignment
 from noisychannel.api import NoisyChannel, Output
+from noisychannel.cli.json_lines import json_line
+from noisychannel.cli.noticed import Noticed, named
 from noisychannel.cli.options import parse_options
 from noisychannel.cli.progress import counting
+from noisychannel.data.codec import Unknown
 from noisychannel.data.files import BadLine, Line, find_files, open_file, read_stream
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import Columns, read_pairs
@@ -31,9 +33,12 @@ USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME | --weights 
 Print the best output of each line of the files (or of standard input), in order. Where the run was trained with
 features, a line is the input, a tab, and the features. Weights are those tuned for the run's default system
 (noisychannel tune), for --system NAME, or --weights direct,channel,lm,length. A line that cannot be decoded gives an
-empty line and a message with its number; the others are decoded.
+empty line and a message with its number; the others are decoded. A last line on standard error tells how many outputs
+are incomplete (no output reached its end) and which symbols and features were unknown.
 
---json           a line of JSON for each input: hypotheses with their four terms and alignments
+--json           a line of JSON for each input: unknown symbols and features, and hypotheses with their four terms and
+                 alignments; direct_is and channel_is tell whether a term is the log-probability of the best alignment
+                 (viterbi) or of all alignments (marginal). A number that is not finite is null.
 --explain        for reading: a table of the n best with their terms, and the alignment of the best drawn
 --rerank FILE    do not search: rank given outputs, lines of input, tab, output (and tab, features, where the run was
                  trained with features), those of one input together
@@ -143,6 +148,14 @@ def parse_weights(text: str) -> Weights:
     raise BadInputError(f"--weights: give four numbers ({','.join(names)}) or direct=1,lm=0.5, not {text!r}")
 
 
+class Decoded(NamedTuple):
+    """What became of one input."""
+
+    outputs: list[Output]
+    unknown: Unknown
+    """What of the input the models do not know."""
+
+
 class _Stream:
     """Lines in, outputs out, a bounded number of them in memory, in order."""
 
@@ -152,6 +165,7 @@ class _Stream:
         self.with_features = "features" in DataSource(data).columns.roles
         self.separator = data.feature_separator
         self.failed = 0
+        self.noticed = Noticed()
 
     def decode(self) -> int:
         lines = self._lines()
@@ -160,11 +174,16 @@ class _Stream:
         chunk_size = 1 if interactive else self.options.batch_size * 8
         with counting("decode", self._count(), enabled=not sys.stdout.isatty()) as progress:
             while chunk := list(islice(lines, chunk_size)):
-                for line, outputs in zip(chunk, self._decode_chunk(chunk), strict=True):
+                for line, decoded in zip(chunk, self._decode_chunk(chunk), strict=True):
                     text = line.text if isinstance(line, Line) else None
-                    show(text, outputs, self.model, self.options)
+                    show(text, decoded, self.model, self.options)
+                    if isinstance(line, Line) and decoded is not None:
+                        complete = decoded.outputs[0].hypothesis.complete
+                        self.noticed.add(line.where, decoded.unknown, complete)
                 sys.stdout.flush()
                 progress(len(chunk))
+        if said := self.noticed.line():
+            _warn(said)
         return 1 if self.failed else 0
 
     def _count(self) -> int | None:
@@ -187,17 +206,17 @@ class _Stream:
             with open_file(file) as stream:
                 yield from read_stream(stream, file)
 
-    def _decode_chunk(self, chunk: list[Line | BadLine]) -> list[list[Output] | None]:
-        """The outputs of each line, None where it cannot be decoded."""
-        results: list[list[Output] | None] = [None] * len(chunk)
+    def _decode_chunk(self, chunk: list[Line | BadLine]) -> list[Decoded | None]:
+        """What became of each line, None if it cannot be decoded."""
+        results: list[Decoded | None] = [None] * len(chunk)
         parsed: dict[int, tuple[str, list[str]]] = {}
         for n, line in enumerate(chunk):
             if (item := self._parse(line)) is not None:
                 parsed[n] = item
         texts, features = [item[0] for item in parsed.values()], [item[1] for item in parsed.values()]
         decoded = self.model.batch(texts, self.options.n_best, features, self.options.batch_size)
-        for n, outputs in zip(parsed, decoded, strict=True):
-            results[n] = outputs
+        for (n, item), outputs in zip(parsed.items(), decoded, strict=True):
+            results[n] = Decoded(outputs, self.model.input_codec.unknown(*item))
         return results
 
     def _parse(self, line: Line | BadLine) -> tuple[str, list[str]] | None:
@@ -222,28 +241,31 @@ class _Stream:
         _warn(message)
 
 
-def show(text: str | None, outputs: list[Output] | None, model: NoisyChannel, options: DecodeOptions) -> None:
-    """The outputs of one input as the options ask; None where there are none because the line was bad."""
+def show(text: str | None, decoded: Decoded | None, model: NoisyChannel, options: DecodeOptions) -> None:
+    """The outputs of one input as the options ask; None if there are none because the line was bad."""
     if options.json:
-        hypotheses = None if outputs is None else [output_record(output) for output in outputs]
-        print(json.dumps({"input": text, "hypotheses": hypotheses}, ensure_ascii=False))
-    elif outputs is None or text is None:
+        symbols, features = ([], []) if decoded is None else decoded.unknown
+        hypotheses = None if decoded is None else [output_record(output, model) for output in decoded.outputs]
+        unknown = {"unknown_symbols": symbols, "unknown_features": features}
+        print(json_line({"input": text, **unknown, "hypotheses": hypotheses}))
+    elif decoded is None or text is None:
         print()
     elif options.explain:
-        explain(text, outputs, model)
+        explain(text, decoded.outputs, model, decoded.unknown)
     else:
-        for output in outputs:
+        for output in decoded.outputs:
             print(output.text if options.n_best == 1 else f"{output.text}\t{output.hypothesis.score:.4f}")
 
 
-def output_record(output: Output) -> dict[str, Any]:
-    """An output as JSON: its text, its terms, its alignments."""
+def output_record(output: Output, model: NoisyChannel) -> dict[str, Any]:
+    """An output as JSON: its text, its terms and what they are, its alignments."""
     record = asdict(output.hypothesis)
     del record["tokens"]
-    return {"output": output.text, **record}
+    channel_is = None if output.hypothesis.channel is None else model.search.channel_alignment
+    return {"output": output.text, **record, "direct_is": model.search.search, "channel_is": channel_is}
 
 
-def explain(text: str, outputs: list[Output], model: NoisyChannel) -> None:
+def explain(text: str, outputs: list[Output], model: NoisyChannel, unknown: Unknown | None = None) -> None:
     """The n best with their terms, and the best one's alignment drawn."""
     table = Table(title=text, title_justify="left")
     for column in ("output", "score", "direct", "channel", "lm", "length"):
@@ -254,7 +276,12 @@ def explain(text: str, outputs: list[Output], model: NoisyChannel) -> None:
         table.add_row(output.text + ("" if h.complete else " …"), *terms, str(h.length))
     Console(highlight=False).print(table, markup=False)
     print("weights: " + ", ".join(f"{name} {weight:.3g}" for name, weight in asdict(model.weights).items()))
+    for kind, found in () if unknown is None else unknown._asdict().items():
+        if found:
+            print(f"unknown {kind}, read as <unk>: {named(found)}")
     best = outputs[0].hypothesis
+    if not best.complete:
+        print("incomplete (…): the search found no end")
     if best.alignment is not None:
         symbols = [model.output_codec.names[i] for i in best.tokens]
         print(draw_alignment(model.input_codec.split(text.split("\t")[0]), symbols, best.alignment))
@@ -268,10 +295,16 @@ def _rerank(model: NoisyChannel, options: DecodeOptions) -> int:
     roles = "input,output,features" if with_features else "input,output"
     columns = Columns.parse(roles, "--rerank", ("input", "output"))
     rows = read_pairs([str(options.rerank)], columns, data.feature_separator)
+    noticed = Noticed()
     for (text, features), group in groupby(rows, key=lambda row: (row.input, row.features)):
-        given = list(dict.fromkeys(row.output for row in group))
-        outputs = model.rerank(text, given, features)[: options.n_best]
-        show(text, outputs, model, options)
+        given = {row.output: row.where for row in group}
+        unknown = model.input_codec.unknown(text, features)
+        show(text, Decoded(model.rerank(text, list(given), features)[: options.n_best], unknown), model, options)
+        noticed.add(next(iter(given.values())), unknown)
+        for output, where in given.items():
+            noticed.add(where, model.output_codec.unknown(output))
+    if said := noticed.line():
+        _warn(said)
     return 0
 
 

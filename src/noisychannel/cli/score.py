@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.options import parse_options
 from noisychannel.data.rows import Columns, Row, read_pairs
 from noisychannel.errors import BadInputError
@@ -22,7 +22,9 @@ USAGE = """usage: noisychannel score RUN [FILE] [--models lm] [--columns input,o
 Print, for each tab-separated pair of FILE (or of standard input), one line of JSON: the symbols the models see,
 the log-probability under each model of the run (natural logarithm, EOS included; direct, seq2seq and attention:
 of the output given the input; channel: of the input given the output; lm: of the output), and the best
-alignments. alignment[j] is the input position at which the direct model emits output symbol j;
+alignments. direct and channel sum over all alignments; direct_viterbi and channel_viterbi are the log-probabilities
+with the best alignment alone, which is what decode calls direct unless it searches with --search marginal. A number
+that is not finite is null. alignment[j] is the input position at which the direct model emits output symbol j;
 channel_alignment[i] is the output position at which the channel emits input symbol i (where there are features,
 they stand before the output and are counted).
 
@@ -64,7 +66,7 @@ def run(words: list[str]) -> int:
         if not directory.finished(role):
             _warn(f"{directory.path}: the training of {role} is unfinished; this is its best model so far")
     for record in scorer.score(_read_rows(directory, options)):
-        print(json.dumps(record, ensure_ascii=False))
+        print(json_line(record))
     if scorer.unknown:
         _warn(f"{scorer.unknown} symbols were unknown to the vocabularies and scored as <unk>")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,8 @@ Choose the weights of the objective on the run's dev data and write them to its 
 find them. The n-best lists are decoded once and kept with their terms; the search over weights runs on them, decodes
 again with what it found, merges the lists, and repeats until nothing moves. The direct model alone is always compared,
 so a system with it is never below it on dev. A run with groups is tuned as a whole, on the dev data of all of them,
-which then share the weights; to tune one group alone, name its directory.
+which then share the weights; to tune one group alone, name its directory. Each system is written when it is tuned, and
+when all are, decode uses the last one.
 
 systems: direct+length, direct+lm, channel+lm, direct+channel+lm; all for which the run has models where not given.
 metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
@@ -36,6 +38,9 @@ metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
 example:
   noisychannel tune runs/demo --metric accuracy --k1 60 --k2 30
 """
+
+FEW = 50
+"""Dev pairs; weights tuned on fewer fit these pairs rather than the task."""
 
 
 @dataclass(kw_only=True)
@@ -50,7 +55,7 @@ class TuneOptions:
         n_best: Length of the lists.
         k1: Proposals of the direct model for each cell.
         k2: Survivors of each cell.
-        max_length: Longest output in symbols, EOS included.
+        max_length: Longest output in symbols, EOS included; at least 2.
         max_growth: How many symbols longer than its input an output may be; where neither is given, the longest output
             is twice as long as its input and ten more.
         search: viterbi (the paper) or marginal.
@@ -93,10 +98,15 @@ def run(words: list[str]) -> int:
 
 
 def tune_run(options: TuneOptions) -> list[Tuned]:
-    """Tune every system asked for, and write weights.json. The last of them is the run's default.
+    """Tune every system asked for, and write weights.json. When all are tuned, the last is the run's default.
 
     All groups of a run share the weights.
     """
+    if options.max_length is not None and options.max_length < 2:
+        raise BadInputError(
+            f"--max_length: must be at least 2 for tuning, but is {options.max_length}: EOS counts, "
+            "so there would be no outputs to choose among"
+        )
     directory = RunDirectory.open(Path(options.run))
     systems = choose_systems(directory, options.systems)
     search = SearchSettings(
@@ -116,6 +126,11 @@ def tune_run(options: TuneOptions) -> list[Tuned]:
     if not any(part.held_out.inputs for part in parts):
         raise BadInputError(f"{directory.path}: there are no dev pairs to tune on; see --limit")
     references = [texts for part in parts for texts in part.held_out.references]
+    if len(references) < FEW:
+        _warn(
+            f"{directory.path}: tuning on {len(references)} dev pairs; weights that fit fewer than {FEW} may do worse "
+            "on other inputs than the direct model alone: give more dev pairs (data.dev, or a larger --limit)"
+        )
     codecs = [part.model.output_codec for part in parts for _ in part.held_out.references]
     metric = make_metric(options.metric, options.tokenize, parts[0].model.output_codec.config)
     pool = CandidatePool(metric, references, lambda sentence, tokens: codecs[sentence].decode(tokens))
@@ -137,7 +152,9 @@ def tune_run(options: TuneOptions) -> list[Tuned]:
             known = [smaller.weights for smaller in tuned if system.contains(SYSTEMS[smaller.system])]
             tuned.append(tune(system, decode, pool, options.iterations, options.seed, known=known))
             for run in directory.groups():
-                write_systems(run, [_tuned_system(tuned[-1], search, len(references))], default=system.name)
+                write_systems(run, [_tuned_system(tuned[-1], search, len(references))])
+    for run in directory.groups():
+        write_systems(run, [], default=systems[-1].name)
     return tuned
 
 
@@ -195,3 +212,7 @@ def _tuned_system(tuned: Tuned, search: SearchSettings, sentences: int) -> Tuned
         "history": [asdict(step) for step in tuned.history],
     }
     return TunedSystem(tuned.system, tuned.weights, search, record)
+
+
+def _warn(message: str) -> None:
+    print(f"noisychannel: {message}", file=sys.stderr)

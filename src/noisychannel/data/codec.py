@@ -8,11 +8,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from noisychannel.atomic import write_bytes, write_text
 from noisychannel.data.symbols import Characters, Splitter, Subwords, TextConfig, Words, normalise
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.symbols import EOS, SPECIAL_SYMBOLS, UNK
+
+
+class Unknown(NamedTuple):
+    """What a vocabulary does not hold, each as often as it occurs."""
+
+    symbols: list[str]
+    features: list[str]
 
 
 class Codec:
@@ -53,6 +61,13 @@ class Codec:
     def encode(self, text: str, features: Iterable[str] = ()) -> list[int]:
         """``ids`` of a text."""
         return self.ids(self.split(text), features)
+
+    def unknown(self, text: str, features: Iterable[str] = ()) -> Unknown:
+        """What of a text and its features ``encode`` turns into UNK."""
+        return Unknown(
+            [symbol for symbol in self.split(text) if symbol not in self._symbol_ids],
+            [tag for tag in features if tag not in self._feature_ids],
+        )
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of output ids (special symbols and features are left out)."""

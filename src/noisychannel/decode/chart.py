@@ -116,12 +116,12 @@ def step(
     if candidates is None:
         return None, answers
     answers = answers.merge(complete(settings, sentences, candidates, length))
-    objective_BQI = survivors(settings, sentences, candidates, length)
+    objective_BQI, order_BQ = survivors(settings, sentences, candidates, length)
     open_B = still_open(settings, sentences, candidates, objective_BQI, answers, length) & (
         sentences.max_length > length
     )
     objective_BQI = objective_BQI.masked_fill(~open_B[:, None, None], -torch.inf)
-    return _next_table(models, table, candidates, objective_BQI), answers
+    return _next_table(models, table, candidates, objective_BQI, order_BQ), answers
 
 
 def _emissions(
@@ -141,8 +141,7 @@ def _emissions(
 
 def _speak(lm: SourceModel[Any], table: Table, rows_R: Tensor) -> tuple[Tensor, Any]:
     """The language model's log p(next symbol) [R,V] after some prefixes of the table, and its states of these."""
-    # Siblings stand together, so that equal parents do.
-    parents, which = table.lm_parent[rows_R].unique_consecutive(return_inverse=True)
+    parents, which = table.lm_parent[rows_R].unique(return_inverse=True)
     symbol_R = table.packing.gather(table.symbol)[rows_R]
     next_RV, state = lm.step(symbol_R, table.lm_state.select(parents), which)
     return next_RV, state
@@ -244,14 +243,17 @@ def _advance(
     return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, settings.over_channel)
 
 
-def _next_table(models: Models, table: Table, candidates: Candidates, objective_BQI: Tensor) -> Table | None:
+def _next_table(
+    models: Models, table: Table, candidates: Candidates, objective_BQI: Tensor, order_BQ: Tensor
+) -> Table | None:
     """The distinct survivors, with the direct model run one step further."""
     alive = (objective_BQI > -torch.inf).any(2)
     count_B = alive.sum(1)
     P = int(count_B.max())
     if P == 0:
         return None
-    picked = alive.byte().argsort(dim=1, descending=True, stable=True)[:, :P]
+    # In a sentence that is searched no further none is alive; in the others the survivors come first in the order.
+    picked = order_BQ[:, :P]
     packing = Packing.of(torch.arange(P, device=picked.device) < count_B[:, None])
     parent, symbol = candidates.slot.gather(1, picked), candidates.symbol.gather(1, picked)
     own = packing.gather(candidates.packing.row.gather(1, picked))

@@ -133,7 +133,6 @@ class NoisyChannelDecoder:
                 found[n] = hypotheses
         return found
 
-    @torch.no_grad()
     def rerank(
         self,
         inputs: Sequence[Sequence[int]],
@@ -142,6 +141,18 @@ class NoisyChannelDecoder:
         align: bool = True,
     ) -> list[list[Hypothesis]]:
         """Given outputs of each input (ids without EOS), scored by the same objective, best first."""
+        scored = self.score(inputs, outputs, contexts, align)
+        return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in scored]
+
+    @torch.no_grad()
+    def score(
+        self,
+        inputs: Sequence[Sequence[int]],
+        outputs: Sequence[Sequence[Sequence[int]]],
+        contexts: Sequence[Sequence[int]] | None = None,
+        align: bool = True,
+    ) -> list[list[Hypothesis]]:
+        """Given outputs of each input (ids without EOS), scored by the same objective, in the given order."""
         contexts = self._check(inputs, contexts)
         asked = [
             _Asked(tuple(ids), tuple(context), tuple(tokens))
@@ -150,10 +161,7 @@ class NoisyChannelDecoder:
         ]
         found = self._score(asked)
         scored = iter(self._align(asked, found) if align else found)
-        return [
-            sorted((next(scored) for _ in tokens_list), key=lambda hypothesis: -hypothesis.score)
-            for tokens_list in outputs
-        ]
+        return [[next(scored) for _ in tokens_list] for tokens_list in outputs]
 
     def _decode(
         self, inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]], n_best: int, align: bool

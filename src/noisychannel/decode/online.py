@@ -150,15 +150,10 @@ class OnlineDecoder:
         if not found:
             return [self._best_partial()]
         assert self._reading is not None
-        asked = self._decoder.rerank([self._reading.symbols.tolist()], [[hypothesis.tokens for hypothesis in found]])
-        aligned = {hypothesis.tokens: hypothesis for hypothesis in asked[0]}
+        (asked,) = self._decoder.score([self._reading.symbols.tolist()], [[hypothesis.tokens for hypothesis in found]])
         return [
-            replace(
-                hypothesis,
-                alignment=aligned[hypothesis.tokens].alignment,
-                channel_alignment=aligned[hypothesis.tokens].channel_alignment,
-            )
-            for hypothesis in found
+            replace(hypothesis, alignment=aligned.alignment, channel_alignment=aligned.channel_alignment)
+            for hypothesis, aligned in zip(found, asked, strict=True)
         ]
 
     def _check_open(self) -> None:

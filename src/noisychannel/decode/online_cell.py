@@ -64,12 +64,13 @@ def fill_cell(
     candidates: Prefixes = extended(models, settings, reading, before, parent[~known], symbol[~known])
     if after is not None:
         candidates = joined(picked(after.prefixes, place[known]), candidates)
-    place = torch.cat([place[known], place[~known]])
+        # In the order of the proposals again, by which ties are broken.
+        candidates = picked(candidates, torch.cat([known.nonzero(), (~known).nonzero()]).squeeze(1).argsort())
 
     direct, channel = candidates.direct[:, -1], partial_channel(candidates, candidates.direct.shape[1] - 1, last)
     objective_Q = settings.weights.combine(direct, channel, candidates.lm, length)
     objective_Q = objective_Q.masked_fill((candidates.symbol == EOS) | (direct == -torch.inf), -torch.inf)
-    objective_R, chosen = objective_Q.topk(min(settings.k2, len(objective_Q)))
+    objective_R, chosen = (x[: settings.k2] for x in objective_Q.sort(descending=True, stable=True))
     chosen, objective_R = chosen[objective_R > -torch.inf], objective_R[objective_R > -torch.inf]
     rows, new = place[chosen], chosen[place[chosen] < 0]
     if len(new):

@@ -9,6 +9,9 @@ Two bounds spare most of the work. With a_i[w] + c_u[w] the logit of symbol w af
     2. Of a large vocabulary only the L best symbols of a_i and the L best of c_u are looked at. Any other ranks no
        higher than a_i's L-th plus c_u's L-th; where that could still reach the K1-th best, all symbols are.
 
+Extensions of equal score rank by their prefix's slot, then by their symbol. They are rare, so topk, which promises no
+order of equal values, does the search; it looks for one more than K1, and cells in which it met a tie are ranked again.
+
 Shapes: B sentences, I cells of one output length, P prefixes, V symbols, C = B·I cells, R cells still open, M prefixes
 at a time, L symbols of a list, K = K1.
 """
@@ -68,7 +71,8 @@ class Listed(NamedTuple):
 def propose(reach_BPI: Tensor, inputs_BIV: Listed, outputs_BPV: Listed, normaliser_BIP: Tensor, k1: int) -> Proposals:
     """Rank reach(u, i) + log q(w | i, u) over prefixes u and symbols w, separately in each cell i.
 
-    A symbol whose input score is -inf in a cell is not proposed there.
+    A symbol whose input score is -inf in a cell is not proposed there. Of equal extensions that of the first slot, and
+    then the first symbol, comes first.
     """
     B, P, I = reach_BPI.shape
     V = inputs_BIV.scores.shape[2]
@@ -80,11 +84,11 @@ def propose(reach_BPI: Tensor, inputs_BIV: Listed, outputs_BPV: Listed, normalis
     inputs, outputs = inputs_BIV.flat(), outputs_BPV.flat()
     width = V if inputs.symbols is None else 2 * LISTED
 
-    best = _Best.none(B * I, k1, reach_BPI)
+    best = _Best.none(B * I, k1 + 1, reach_BPI)
     done, look = 0, max(1, FIRST_LOOK * k1 // width)
     while done < P:
         # Cells whose next prefix may still come among the best.
-        rows = (bound_CP[:, done] > best.score[:, -1]).nonzero().squeeze(1)
+        rows = (bound_CP[:, done] > best.score[:, k1 - 1]).nonzero().squeeze(1)
         if len(rows) == 0:
             break
         M = max(1, min(look, P - done, LOGITS_AT_ONCE // V, LOGITS_AT_ONCE // (len(rows) * width)))
@@ -92,15 +96,25 @@ def propose(reach_BPI: Tensor, inputs_BIV: Listed, outputs_BPV: Listed, normalis
             rows, order_CP[rows, done : done + M] + first_C1[rows], ahead_CP[rows, done : done + M], inputs, outputs
         )
         before = best.select(rows)
-        after = before.merge(block.everything(k1) if inputs.symbols is None else block.listed(k1))
+        after = before.merge(block.everything(k1 + 1) if inputs.symbols is None else block.listed(k1 + 1))
         if inputs.symbols is not None:
             # Some symbol that is on neither list may still come among the best: look at all.
-            missed = (block.unlisted() > after.score[:, -1]).nonzero().squeeze(1)
+            missed = (block.unlisted() > after.score[:, k1 - 1]).nonzero().squeeze(1)
             for some in missed.split(max(1, LOGITS_AT_ONCE // (M * V))) if len(missed) else ():
-                after.put(some, before.select(some).merge(block.select(some).everything(k1)))
+                after.put(some, before.select(some).merge(block.select(some).everything(k1 + 1)))
         best.put(rows, after)
         done, look = done + M, 2 * look
-    return Proposals(*(x.view(B, I, k1) for x in (best.score, best.prefix % P, best.symbol)))
+
+    tied = best.tied().nonzero().squeeze(1)
+    best = _Best(*(x[:, :k1] for x in best))
+    if len(tied):
+        # Every extension that equals one of the best has a prefix whose bound is above the K1-th.
+        M = int((bound_CP[tied] > best.score[tied, -1:]).sum(1).max())
+        for rows in tied.split(max(1, LOGITS_AT_ONCE // (M * V))):
+            slot_RM, place = order_CP[rows, :M].sort(dim=1)
+            block = _Block(rows, slot_RM + first_C1[rows], ahead_CP[rows, :M].gather(1, place), inputs, outputs)
+            best.put(rows, block.in_order(best.score[rows, -1:], k1))
+    return Proposals(*(x.reshape(B, I, k1) for x in (best.score, best.prefix % P, best.symbol)))
 
 
 class _Best(NamedTuple):
@@ -119,8 +133,13 @@ class _Best(NamedTuple):
         return _Best(*(x[rows] for x in self))
 
     def put(self, rows: Tensor, other: _Best) -> None:
+        """Those of the cells ``rows``, of which there may be fewer."""
         for mine, theirs in zip(self, other, strict=True):
-            mine[rows] = theirs
+            mine[rows, : theirs.shape[1]] = theirs
+
+    def tied(self) -> Tensor:
+        """Cells in which two of the best are equal: [R]."""
+        return ((self.score[:, 1:] == self.score[:, :-1]) & (self.score[:, 1:] > -torch.inf)).any(1)
 
     def merge(self, other: _Best) -> _Best:
         """The best of both, as many as there were."""
@@ -146,10 +165,32 @@ class _Block(NamedTuple):
 
     def everything(self, k1: int) -> _Best:
         """The best extensions by any symbol."""
+        score_RN = self._scores()
+        score, place = score_RN.topk(min(k1, score_RN.shape[1]), dim=1)
+        return self._extensions(score, place)
+
+    def in_order(self, last_R1: Tensor, k1: int) -> _Best:
+        """The K1 best extensions by any symbol, equal ones in the order of the block's prefixes and of the symbols.
+
+        ``last`` is the score of the K1-th best: those above it are in, and as many that equal it as there is room for.
+        """
+        score_RN = self._scores()
+        above, equal = score_RN > last_R1, (score_RN == last_R1) & (last_R1 > -torch.inf)
+        room_R1 = k1 - above.sum(1, keepdim=True)
+        score_RN = score_RN.masked_fill(~(above | (equal & (equal.cumsum(1) <= room_R1))), -torch.inf)
+        place = score_RN.topk(min(k1, score_RN.shape[1]), dim=1).indices.sort(dim=1).values
+        score, order = score_RN.gather(1, place).sort(dim=1, descending=True, stable=True)
+        return self._extensions(score, place.gather(1, order))
+
+    def _scores(self) -> Tensor:
+        """Of all extensions, prefix by prefix: [R,M·V]."""
+        words_RMV = self.inputs.scores[self.rows, None] + self.outputs.scores[self.prefix_RM]
+        return (words_RMV + self.ahead_RM[..., None]).to(self.ahead_RM.dtype).flatten(1)
+
+    def _extensions(self, score: Tensor, place: Tensor) -> _Best:
+        """Those at the given places among all."""
         V = self.inputs.scores.shape[1]
-        score_RMV = self.inputs.scores[self.rows, None] + self.outputs.scores[self.prefix_RM] + self.ahead_RM[..., None]
-        score, place = score_RMV.flatten(1).topk(min(k1, score_RMV[0].numel()), dim=1)
-        return _Best(score.to(self.ahead_RM.dtype), self.prefix_RM.gather(1, place // V), place % V)
+        return _Best(score, self.prefix_RM.gather(1, place // V), place % V)
 
     def listed(self, k1: int) -> _Best:
         """The best extensions by symbols that are on the cell's list or on the prefix's."""

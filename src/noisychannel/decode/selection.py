@@ -1,9 +1,13 @@
 """Who stays: answers, the K2 survivors of each cell, and the sentences in which the search goes on.
 
+Of equal hypotheses of a cell that of the better proposal comes first, as it does in Algorithm 1.
+
 Shapes: B sentences, I input positions (cells of one length), P prefixes of the table, Q candidates, K = K1, A answers.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,12 +18,12 @@ from noisychannel.symbols import EOS
 
 
 def complete(settings: Settings, sentences: Sentences, candidates: Candidates, length: int) -> Answers:
-    """The candidates that end in EOS, with their exact scores."""
+    """The candidates that end in EOS, with their exact scores, by the rank of their proposals: [B,K]."""
     direct = sentences.at_last(candidates.direct)
     score = settings.weights.combine(direct, candidates.channel, candidates.lm, length)
     score = score.masked_fill((candidates.symbol != EOS) | (direct == -torch.inf), -torch.inf)
     nothing = torch.zeros_like(score)
-    return Answers(
+    answers = Answers(
         score,
         direct,
         nothing if candidates.channel is None else candidates.channel,
@@ -27,6 +31,9 @@ def complete(settings: Settings, sentences: Sentences, candidates: Candidates, l
         torch.full_like(candidates.slot, length),
         candidates.slot,
     )
+    place_BK = sentences.at_last(candidates.place.mT)
+    ranked = Answers(*(x.gather(1, place_BK.clamp(min=0)) for x in answers))
+    return ranked._replace(score=ranked.score.masked_fill(place_BK < 0, -torch.inf))
 
 
 def partial_channel(written_BQI: Tensor, lengths: Tensor) -> Tensor:
@@ -39,8 +46,17 @@ def partial_channel(written_BQI: Tensor, lengths: Tensor) -> Tensor:
     return torch.where(last[:, None], without_eos, written_BQI)
 
 
-def survivors(settings: Settings, sentences: Sentences, candidates: Candidates, length: int) -> Tensor:
-    """O of the candidates in the cells where they are among the K2 best of those proposed, else -inf: [B,Q,I]."""
+class Survivors(NamedTuple):
+    """The candidates that stay in some cell."""
+
+    objective: Tensor
+    """O in the cells where a candidate is among the K2 best of those proposed, else -inf: [B,Q,I]."""
+    order: Tensor
+    """Candidates by the first cell in which they stay and their rank in it, those that stay nowhere last: [B,Q]."""
+
+
+def survivors(settings: Settings, sentences: Sentences, candidates: Candidates, length: int) -> Survivors:
+    """The K2 best of each cell."""
     channel = None if candidates.column is None else partial_channel(candidates.column.written, sentences.lengths)
     lm = None if candidates.lm is None else candidates.lm[:, :, None]
     objective_BQI = settings.weights.combine(candidates.direct, channel, lm, length)
@@ -49,10 +65,15 @@ def survivors(settings: Settings, sentences: Sentences, candidates: Candidates, 
 
     place = candidates.place.clamp(min=0)
     ranked_BIK = objective_BQI.mT.gather(2, place).masked_fill(candidates.place < 0, -torch.inf)
-    best, chosen = ranked_BIK.topk(settings.k2, dim=2)
+    best, chosen = (x[..., : settings.k2] for x in ranked_BIK.sort(dim=2, descending=True, stable=True))
+    stays, candidate = (best > -torch.inf).flatten(1), place.gather(2, chosen)
     kept_BIQ = torch.zeros_like(objective_BQI.mT, dtype=torch.long)
-    kept_BIQ.scatter_add_(2, place.gather(2, chosen), (best > -torch.inf).long())
-    return objective_BQI.masked_fill(kept_BIQ.mT == 0, -torch.inf)
+    kept_BIQ.scatter_add_(2, candidate, stays.view_as(candidate).long())
+    # Where in the list of all cells' survivors a candidate stands first.
+    nowhere = stays.shape[1]
+    met = torch.arange(nowhere, device=place.device).where(stays, nowhere)
+    first_BQ = torch.full_like(candidates.slot, nowhere).scatter_reduce_(1, candidate.flatten(1), met, "amin")
+    return Survivors(objective_BQI.masked_fill(kept_BIQ.mT == 0, -torch.inf), first_BQ.argsort(dim=1))
 
 
 def still_open(

@@ -158,7 +158,10 @@ class Sentences(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The live prefixes of one length."""
+    """The live prefixes of one length, in the order of the first cell in which each survived, and of the rank in it.
+
+    Algorithm 1 meets them in this order: of extensions that score the same, those of the first prefix come first.
+    """
 
     objective: Tensor
     """O in the cells where a prefix survived, else -inf: [B,P,I]."""
@@ -251,9 +254,9 @@ class Answers(NamedTuple):
         return Answers(*scores, *pointers)
 
     def merge(self, other: Answers) -> Answers:
-        """The best of both."""
+        """The best of both; of equal ones, these come first."""
         both = Answers(*(torch.cat(pair, dim=1) for pair in zip(self, other, strict=True)))
-        best = both.score.topk(self.score.shape[1], dim=1).indices
+        best = both.score.argsort(dim=1, descending=True, stable=True)[:, : self.score.shape[1]]
         return Answers(*(x.gather(1, best) for x in both))
 
     def select(self, rows: Tensor) -> Answers:

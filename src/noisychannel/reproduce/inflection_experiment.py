@@ -16,7 +16,6 @@ from noisychannel.reproduce.measuring import measure
 from noisychannel.reproduce.tasks import back_translate
 from noisychannel.training.config import RunConfig
 from noisychannel.training.world import choose_device
-from noisychannel.tuning.search import require_optuna
 
 QUICK_PARTS: tuple[ExperimentPart, ...] = ("table",)
 UNPAIRED = (0, 1_000, 10_000)
@@ -33,7 +32,6 @@ def run_experiment(experiment: Inflection, parts: Collection[ExperimentPart] | N
         if part not in experiment.parts:
             raise BadInputError(f"{experiment.name} has no part {part!r}; ask for {', '.join(experiment.parts)}")
     # What would fail later had better fail now.
-    require_optuna()
     choose_device(experiment.device)
     seconds: dict[str, float] = {}
     began = time.monotonic()

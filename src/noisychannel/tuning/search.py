@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from noisychannel.decode.objective import Weights
-from noisychannel.errors import missing_extra
 from noisychannel.tuning.candidates import Candidates
 from noisychannel.tuning.lines import Found, better, line_search
 from noisychannel.tuning.systems import System, vector
@@ -63,18 +62,9 @@ def _distance(one: Weights, other: Weights) -> float:
     return float(np.linalg.norm(vector(one) - vector(other)))
 
 
-def require_optuna() -> None:
-    """Complain now, before anything that takes long, if more than one weight cannot be tuned."""
-    try:
-        import optuna  # noqa: F401
-    except ImportError as error:
-        raise missing_extra("optuna", "tune", "tuning more than one weight") from error
-
-
 def random_search(candidates: Candidates, system: System, seed: int) -> list[Weights]:
     """The best few weights that a tree-structured Parzen estimator meets in the ranges of the free weights."""
-    require_optuna()
-    import optuna
+    import optuna  # not above: it takes half a second, and only this search needs it
 
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -1,0 +1,21 @@
+"""Records as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def json_line(record: Mapping[str, Any]) -> str:
+    """A record as one line; numbers that JSON cannot write (infinite, NaN) are null."""
+    return json.dumps(_writable(record), ensure_ascii=False, allow_nan=False)
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _writable(item) for key, item in value.items()}
+    return [_writable(item) for item in value] if isinstance(value, (list, tuple)) else value

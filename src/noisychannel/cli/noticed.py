@@ -1,0 +1,62 @@
+"""What a user of outputs should know of them: which are incomplete, and what of the inputs the models do not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from noisychannel.data.codec import Unknown
+
+NAMED = 5
+"""Different symbols that are named; the others are only counted."""
+
+
+@dataclass
+class _Count:
+    """How often something was met, where first, and the first few of its names."""
+
+    number: int = 0
+    where: str = ""
+    names: dict[str, None] = field(default_factory=dict)
+
+    def add(self, where: str, found: Iterable[str]) -> None:
+        for name in found:
+            self.number += 1
+            self.where = self.where or where
+            if len(self.names) <= NAMED:
+                self.names.setdefault(name)
+
+    def of(self, noun: str) -> str:
+        return f"{self.number} {noun}" + ("" if self.number == 1 else "s")
+
+
+class Noticed:
+    """Counts over many inputs, to be told in one line at the end."""
+
+    def __init__(self) -> None:
+        self._incomplete, self._symbols, self._features = _Count(), _Count(), _Count()
+
+    def add(self, where: str, unknown: Unknown, complete: bool = True) -> None:
+        """One input, or one of its given outputs."""
+        self._incomplete.add(where, [] if complete else [""])
+        self._symbols.add(where, unknown.symbols)
+        self._features.add(where, unknown.features)
+
+    def line(self) -> str:
+        """Everything noticed; empty if there is nothing to say."""
+        said = []
+        if self._incomplete.number:
+            said.append(
+                f"{self._incomplete.of('incomplete output')} (first: {self._incomplete.where}): the search found no "
+                "end; widen it with --max_length, --max_growth, --k1 or --k2"
+            )
+        for noun, unknown in (("unknown symbol", self._symbols), ("unknown feature", self._features)):
+            if unknown.number:
+                said.append(f"{unknown.of(noun)}, read as <unk>: {named(unknown.names)} (first: {unknown.where})")
+        return "; ".join(said)
+
+
+def named(symbols: Iterable[str]) -> str:
+    """The first few different ones."""
+    different = list(dict.fromkeys(symbols))
+    return ", ".join([*map(repr, different[:NAMED]), *(["…"] if len(different) > NAMED else [])])
