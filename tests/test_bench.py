@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import Tensor
 
 from noisychannel.bench import decode, loss, train
 from noisychannel.bench.timing import median_seconds
@@ -59,3 +62,49 @@ def test_medians_do_not_count_the_first_round() -> None:
 def test_an_unknown_suite_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--suites", "[lost]"]) == 2
     assert "--suites: unknown suite 'lost'; the suites are loss, train, decode" in capsys.readouterr().err
+
+
+def random_problem(scale: float) -> loss.Problem:
+    """Small, with word scores of about ``scale``."""
+    p = loss.Problem.draw(loss.Shape(2, 5, 4, 8, 30), "cpu")
+    words = [x.detach().mul(scale).requires_grad_() for x in (p.input_word_HV, p.output_word_HV)]
+    return p._replace(input_word_HV=words[0], output_word_HV=words[1])
+
+
+@pytest.mark.parametrize("name", ["product", "materialised"])
+def test_opponents_compute_the_same_loss_and_gradients(name: str) -> None:
+    p = random_problem(3.0)
+    actual, expected = loss.run_once(loss.VARIANTS[name], p), loss.run_once(loss.noisychannel_loss, p)
+    for x, y in zip(actual, expected, strict=True):
+        torch.testing.assert_close(x, y, rtol=0, atol=1e-5 * max(1.0, y.abs().max().item()))
+
+
+def test_the_formula_with_tiny_is_wrong_when_the_product_underflows() -> None:
+    """The difference between our normaliser and fast_rnnt's that the documentation names."""
+    p = random_problem(150.0)
+    right = loss.materialised_loss(p)
+    torch.testing.assert_close(loss.noisychannel_loss(p), right, rtol=1e-5, atol=0)
+    assert (loss.product_loss(p) - right).abs() > 0.01 * right.abs()
+
+
+def test_a_library_is_measured_if_it_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rnnt_loss_simple(lm: Tensor, am: Tensor, symbols: Tensor, termination_symbol: int, reduction: str) -> Tensor:
+        assert (am.shape, lm.shape, symbols.shape) == ((2, 4, 9), (2, 3, 9), (2, 2))
+        assert (termination_symbol, reduction) == (0, "sum")
+        return am.sum() + lm.sum()
+
+    monkeypatch.setitem(sys.modules, "torchaudio", None)  # importing it fails
+    monkeypatch.setitem(sys.modules, "fast_rnnt", SimpleNamespace(rnnt_loss_simple=rnnt_loss_simple))
+    monkeypatch.setattr(loss, "version", lambda library: "1.3")
+    monkeypatch.setattr(loss, "peak_memory", lambda *arguments: 0.0)
+    lines = list(loss.report("cpu", rounds=1))
+    names = [line.split(" | ")[1] for line in lines if line.startswith("| 2, 4, 3, 4, 9")]
+    assert names == [
+        "noisychannel",
+        "product (fast_rnnt's formula, our code)",
+        "fast_rnnt 1.3 (blank, no gate)",
+        "materialised",
+        "softmax I+J",
+        "softmax J",
+    ]
+    assert lines[-1].endswith("not installed: torchaudio.")

@@ -265,7 +265,7 @@ def test_the_choice_from_a_pool_is_the_best_of_all_that_was_found(experiment: In
 def test_back_translations_are_inputs_of_their_forms(experiment: Inflection, results: dict) -> None:
     config = experiment.config("trained-1", ["channel"], experiment.write_pairs())
     config.channel.dropout = 0.0
-    config.training.max_epochs, config.training.learning_rate = 40, 0.01
+    config.training.max_updates, config.training.learning_rate = 400, 0.01
     experiment.train([[config]])
     name = experiment.types[1]
     forms = [pair.form for pair in experiment.tables[name].test]

@@ -175,7 +175,7 @@ def test_models_inflect_by_the_tags(experiment: Sigmorphon) -> None:
     config = experiment.config("trained-1", ["direct"], experiment.write_pairs())
     config.data.vocabularies = None
     config.direct.dropout = 0.0
-    config.training.max_epochs, config.training.learning_rate = 40, 0.01
+    config.training.max_updates, config.training.learning_rate = 400, 0.01
     experiment.train([[config]])
     (measured,) = measure(experiment, [(Row("trained", "direct", direct="trained", seeds=1), "paper")])
     assert measured.mean > 75

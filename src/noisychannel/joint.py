@@ -9,9 +9,16 @@ with â, ĉ the row maxima. Its gradient is two more products: with G the gradie
 
     ∂/∂a_i[w] = Σ_j G_ij 1[v_j = w] - exp(a_i[w] - â_i) Σ_j (G_ij / P_ij) exp(c_j[w] - ĉ_j),    P = the product above.
 
-Where the two maxima disagree strongly, P comes near the smallest float and its summands have been lost. What is
+If the two maxima disagree strongly, P comes near the smallest float and its summands have been lost. What is
 lost is at most V times the smallest normal float, so an entry with P below V · tiny / eps is recomputed the long
 way, from its own V sums, in value and in gradient. The result is exact for every finite input.
+
+The product of shifted exponentials is that of k2's fast_rnnt, for transducers with an additive joiner
+(``rnnt_loss_simple``: https://github.com/danpovey/fast_rnnt; Kuang et al., 2022, https://arxiv.org/abs/2206.13236).
+What differs: there the blank is one of the V symbols, here a gate apart from the softmax decides between emit and
+shift; there the smallest normal float is added to P before the logarithm, so an entry that underflows gets a wrong
+value, here it is recomputed; there the gradient is autograd's, which keeps both exponentials, here it is the formula
+above, which keeps neither.
 
 Shapes: B batch, I input positions, J output positions, V symbols, N entries that are recomputed.
 """

@@ -6,8 +6,10 @@ All variants start from the same encoder states h [B,I,H] and decoder states s [
 and those of the projections. They run interleaved, round after round, and the median is shown.
 
     noisychannel   factorised joint softmax, emit gate, wavefront lattice with analytic gradient
+    product        fast_rnnt's formula for the normaliser in our code, under autograd, then our gate and lattice
+    fast_rnnt      rnnt_loss_simple of k2's fast_rnnt: factorised too, compiled lattice, blank instead of the gate
+    rnnt_loss      torchaudio's transducer loss on a [B,I,J,V] joint, blank instead of the gate
     materialised   the [B,I,J,V] log-softmax, emit gate, and the lattice as a Python loop under autograd
-    rnnt_loss      torchaudio's transducer loss on a [B,I,J,V] joint (blank instead of the gate), where installed
     softmax I+J    plain cross-entropy over I+J positions: the same projections, no joint, no lattice (the floor)
     softmax J      plain cross-entropy over J positions: what a sequence-to-sequence model pays
 
@@ -15,6 +17,9 @@ and on a GPU
 
     in tf32        noisychannel with the factors of the projections rounded to ten bits (training.precision: tf32)
     in a graph     noisychannel captured in a CUDA graph and replayed: the GPU's time without the host's
+
+fast_rnnt and torchaudio are measured if they are installed. Their blank is one more symbol of the softmax, so they have
+no gate and save its tensor [B,I,J,H]; the product and the materialised joint have the gate.
 
 Peak memory: on a GPU the allocator's, above what was there before; on a CPU the growth of the resident set in a process
 that runs this one variant.
@@ -26,6 +31,8 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,6 +105,25 @@ def noisychannel_loss(p: Problem) -> Tensor:
     return -log_marginal(word, emit_logits(p), p.input_lengths, p.output_lengths).sum()
 
 
+def product_loss(p: Problem) -> Tensor:
+    a_BIV, c_BJV = p.h_BIH @ p.input_word_HV, p.s_BJH @ p.output_word_HV
+    a_max, c_max = (x.amax(-1, keepdim=True) for x in (a_BIV, c_BJV))
+    product_BIJ = (a_BIV - a_max).exp() @ (c_BJV - c_max).exp().mT
+    normaliser_BIJ = (product_BIJ + torch.finfo(product_BIJ.dtype).tiny).log() + a_max + c_max.mT
+    target_a = a_BIV.gather(2, p.targets_BJ[:, None].expand_as(normaliser_BIJ))
+    target_c = c_BJV.gather(2, p.targets_BJ[..., None]).mT
+    word = target_a + target_c - normaliser_BIJ
+    return -log_marginal(word, emit_logits(p), p.input_lengths, p.output_lengths).sum()
+
+
+def fast_rnnt_loss(p: Problem) -> Tensor:
+    from fast_rnnt import rnnt_loss_simple  # type: ignore[import-not-found]
+
+    a_BIV, c_BJV = p.h_BIH @ p.input_word_HV, p.s_BJH @ p.output_word_HV
+    loss: Tensor = rnnt_loss_simple(c_BJV, a_BIV, p.targets_BJ[:, :-1], termination_symbol=0, reduction="sum")
+    return loss
+
+
 def materialised_loss(p: Problem) -> Tensor:
     logits = (p.h_BIH @ p.input_word_HV)[:, :, None] + (p.s_BJH @ p.output_word_HV)[:, None]
     index = p.targets_BJ[:, None, :, None].expand(-1, logits.shape[1], -1, 1)
@@ -142,11 +168,16 @@ def softmax_outputs_loss(p: Problem) -> Tensor:
 
 VARIANTS: dict[str, Callable[[Problem], Tensor]] = {
     "noisychannel": noisychannel_loss,
-    "materialised": materialised_loss,
+    "product": product_loss,
+    "fast_rnnt": fast_rnnt_loss,
     "rnnt_loss": rnnt_loss,
+    "materialised": materialised_loss,
     "softmax I+J": softmax_both_loss,
     "softmax J": softmax_outputs_loss,
 }
+
+LIBRARIES = {"fast_rnnt": "fast_rnnt", "rnnt_loss": "torchaudio"}
+"""What a variant needs beside this package. These variants have a blank and no gate."""
 
 
 def run_once(loss: Callable[[Problem], Tensor], p: Problem) -> tuple[Tensor, ...]:
@@ -155,15 +186,26 @@ def run_once(loss: Callable[[Problem], Tensor], p: Problem) -> tuple[Tensor, ...
     return value.detach(), *(g for g in torch.autograd.grad(value, p.leaves(), allow_unused=True) if g is not None)
 
 
+def available() -> dict[str, str]:
+    """The variants that can be imported here, and the name of each in the table."""
+    labels: dict[str, str] = {}
+    for name in VARIANTS:
+        labels[name] = name
+        if library := LIBRARIES.get(name):
+            try:
+                import_module(library)
+                labels[name] = f"{name} {version(library)} (blank, no gate)"
+            except (ImportError, OSError):
+                del labels[name]
+    return labels | {"product": "product (fast_rnnt's formula, our code)"}
+
+
 def why_not(name: str, shape: Shape, device: str) -> str | None:
     """Why a variant cannot run here."""
-    if name == "rnnt_loss":
-        try:
-            import torchaudio.functional  # noqa: F401
-        except (ImportError, OSError):
-            return "no torchaudio"
-        if shape.B * shape.I * shape.J * shape.V > 2**31:
-            return "over 2³¹ logits, which torchaudio's 32-bit indices do not reach"
+    if name == "fast_rnnt" and device == "cuda" and not import_module("fast_rnnt").with_cuda():
+        return "built without CUDA"
+    if name == "rnnt_loss" and shape.B * shape.I * shape.J * shape.V > 2**31:
+        return "over 2³¹ logits, which torchaudio's 32-bit indices do not reach"
     if name in ("materialised", "rnnt_loss"):
         needed = 3.2 * 4 * shape.B * shape.I * shape.J * shape.V
         room = (
@@ -236,20 +278,24 @@ def report(device: str, rounds: int = 7) -> Iterator[str]:
     yield ""
     yield "| batch, I, J, hidden, V | variant | ms | × noisychannel | peak GiB |"
     yield "| --- | --- | ---: | ---: | ---: |"
+    labels = available()
     for shape in SHAPES:
-        refused = {name: why_not(name, shape, device) for name in VARIANTS}
+        refused = {name: why_not(name, shape, device) for name in labels}
         names = [name for name, reason in refused.items() if reason is None]
         times = measure_times(shape, device, names, rounds)
         for name, reason in refused.items():
             if reason:
-                yield f"| {', '.join(map(str, shape))} | {name} | – | – | {reason} |"
+                yield f"| {', '.join(map(str, shape))} | {labels[name]} | – | – | {reason} |"
                 continue
             memory = peak_memory(name, shape, device)
             ratio = times[name] / times["noisychannel"]
-            yield f"| {', '.join(map(str, shape))} | {name} | {times[name]:.2f} | {ratio:.2f} | {memory:.3f} |"
+            yield f"| {', '.join(map(str, shape))} | {labels[name]} | {times[name]:.2f} | {ratio:.2f} | {memory:.3f} |"
         for name in [name for name in times if name not in VARIANTS]:
             ratio = times[name] / times["noisychannel"]
             yield f"| {', '.join(map(str, shape))} | {name} | {times[name]:.2f} | {ratio:.2f} | – |"
+    missing = sorted(LIBRARIES[name] for name in VARIANTS if name not in labels)
+    if missing:
+        yield f"\nNot measured, because not installed: {', '.join(missing)}."
     if device == "cuda":
         yield "\nTF32 moves"
         yield ""
