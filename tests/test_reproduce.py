@@ -6,7 +6,7 @@ import json
 import lzma
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,9 +23,10 @@ from noisychannel.reproduce.inflection import Inflection, Scale, Setup
 from noisychannel.reproduce.inflection_data import some
 from noisychannel.reproduce.inflection_experiment import run_experiment
 from noisychannel.reproduce.inflection_report import markdown
-from noisychannel.reproduce.inflection_systems import FULL_BETTER, ROWS, RULES, significance
+from noisychannel.reproduce.inflection_systems import BASELINE, FULL_BETTER, ROWS, RULES
 from noisychannel.reproduce.measured import Measured, Row
 from noisychannel.reproduce.measuring import measure
+from noisychannel.reproduce.outputs import Outputs, judge, row_name
 from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble, word_list
 from noisychannel.reproduce.tasks import Task, back_translate
 from noisychannel.reproduce.wiktionary import Wiktionary
@@ -33,6 +34,7 @@ from noisychannel.training.config import ModelConfig
 from noisychannel.tuning import SYSTEMS
 from noisychannel.weights import SearchSettings
 
+RESULTS = Path(__file__).parent.parent / "experiments" / "inflection" / "results"
 FORMS: dict[str, Callable[[str], str]] = {
     "number=singular:case=first": lambda x: x,
     "number=plural:case=first": lambda x: x + ("n" if x[-1] in "ae" else "en"),
@@ -277,22 +279,54 @@ def test_back_translations_are_inputs_of_their_forms(experiment: Inflection, res
     assert sum(FORMS[name](lemma) == form for lemma, form in pairs) > 5, "many of them are the very inputs"
 
 
-def test_significance_draws_lemmas_not_items() -> None:
+def made_up(lemmas: Sequence[str], **right: np.ndarray) -> Outputs:
+    """Outputs that are right or wrong; the types are of eight items each, in turn."""
+    lines = ["\t".join(("type", "lemma", "form", *(f"{name} [seed 1]" for name in right)))]
+    for n, (lemma, *of_rows) in enumerate(zip(lemmas, *right.values(), strict=True)):
+        lines.append("\t".join((str(n // 8), lemma, "yes", *("yes" if x else "no" for x in of_rows))))
+    return Outputs(lines)
+
+
+def test_intervals_and_significance_draw_lemmas_not_items() -> None:
     """All eight types of a lemma are one draw: the same gain is less certain than of as many lemmas."""
+    gain = np.repeat((np.random.default_rng(1).random(40) < 0.15).astype(float), 8)
+    by_lemma = made_up([str(n // 8) for n in range(320)], base=np.zeros(320), better=gain)
+    by_item = made_up([str(n) for n in range(320)], base=np.zeros(320), better=gain)
+    assert by_lemma.p_value("better", "base") > by_item.p_value("better", "base")
+    assert by_item.p_value("better", "base") < 0.01
+    wide, narrow = (np.diff(outputs.interval("better")) for outputs in (by_lemma, by_item))
+    assert wide > 2 * narrow
 
-    def measured(right: list[np.ndarray]) -> Measured:
-        outputs = [["right" if x else "wrong" for x in of_type] for of_type in right]
-        return Measured(Row("x", "direct"), "paper", None, {}, {1: outputs}, [["right"] * 40] * 8)
 
-    rng = np.random.default_rng(1)
-    base = [np.zeros(40) for _ in range(8)]
-    gain = (rng.random(40) < 0.15).astype(float)
-    better = measured([gain] * 8)
-    lemmas = [str(n % 40) for n in range(320)]
-    by_lemma = significance(better, measured(base), lemmas, samples=2000)
-    by_item = significance(better, measured(base), [str(n) for n in range(320)], samples=2000)
-    assert by_lemma > by_item
-    assert by_item < 0.01
+def test_a_row_is_compared_with_baselines_of_the_same_pairs() -> None:
+    lemmas = [str(n) for n in range(64)]
+    good, bad = np.ones(64), np.zeros(64)
+    names = {
+        f"{BASELINE}": good,
+        f"{RULES}": good,
+        f"{BASELINE}, 9 pairs": bad,
+        f"{RULES}, 9 pairs": bad,
+        "x, 9 pairs": bad,
+    }
+    rows = [{"setting": "strict", "name": name} for name in names]
+    judge(rows, made_up(lemmas, **{f"strict: {name}": right for name, right in names.items()}))
+    assert [row["p"] for row in rows] == [None, 1.0, None, 1.0, 1.0]
+    assert [row["p against rules"] for row in rows] == [1.0, None, 1.0, None, 1.0]
+    assert rows[0]["interval"] == [100.0, 100.0]
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("inflection-*.json")), ids=lambda file: file.stem)
+def test_recorded_figures_follow_from_the_recorded_outputs(file: Path) -> None:
+    figures = json.loads(file.read_text(encoding="utf-8"))
+    with lzma.open(file.with_suffix(".outputs.tsv.xz"), "rt", encoding="utf-8") as stream:
+        outputs = Outputs(stream)
+    assert set(outputs.right) == {row_name(row) for row in figures["rows"]}
+    for row in figures["rows"]:
+        assert row["accuracy"] == pytest.approx(outputs.accuracy(row_name(row))), row_name(row)
+        assert len(outputs.right[row_name(row)]) == len(row["seeds"])
+    full = next(row for row in figures["rows"] if (row["setting"], row["name"]) == ("strict", FULL_BETTER.name))
+    assert full["p against rules"] == outputs.p_value(row_name(full), f"paper: {RULES}")
+    assert full["interval"] == list(outputs.interval(row_name(full)))
 
 
 def test_the_mean_is_over_types_not_items() -> None:
@@ -302,7 +336,6 @@ def test_the_mean_is_over_types_not_items() -> None:
     assert measured.accuracies == {1: pytest.approx(55.0)}
     assert measured.mean == pytest.approx(55.0)
     assert [measured.of_type(n) for n in (0, 1)] == [100.0, pytest.approx(10.0)]
-    assert measured.per_item().mean() == pytest.approx(3 / 12)
 
 
 def test_every_figure_can_be_computed_from_the_outputs(experiment: Inflection, results: dict) -> None:

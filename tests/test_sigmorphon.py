@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from noisychannel.api import Output
@@ -135,7 +134,7 @@ def test_the_table_cites_the_task(results: dict) -> None:
     assert "| cited | longest-suffix rules, the shared task's | 72.1 |" in table
     assert "transducers) | 80.4 |" in table
     rows = [line for line in table.splitlines() if line.startswith(("| paper ", "| strict ", "| cited "))]
-    assert {line.count("|") for line in rows} == {8}
+    assert {line.count("|") for line in rows} == {9}
     assert "| dev | weights" in table, "no column for figures the paper does not have"
 
 
@@ -167,7 +166,6 @@ def test_accuracy_is_the_share_of_right_items(
     monkeypatch.setattr(Task, "do", copied)
     (measured,) = measure(experiment, [(Row("copy", "direct"), "paper")])
     assert measured.accuracies == {1: 50.0, 2: 50.0}
-    assert np.mean(measured.per_item()) == 0.5
 
 
 def test_models_inflect_by_the_tags(experiment: Sigmorphon) -> None:

@@ -228,7 +228,8 @@ def test_training_says_what_the_list_brings(trained: Path, capsys: pytest.Captur
     records = [json.loads(line) for line in (trained.parent / "told" / "metrics.jsonl").read_text().splitlines()]
     (fitted,) = [record for record in records if record["kind"] == "dev with word list"]
     (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("lm: finished")]
-    assert said.endswith(f"; with its word list {fitted['perplexity']:.3f} (share {fitted['share']:.2f})")
+    assert f"; with its word list {fitted['perplexity']:.3f} (share {fitted['share']:.2f})" in said
+    assert said.endswith("with a larger limit, such as --lm.max_updates 52")
 
 
 def test_decoding_uses_the_list(trained: Path) -> None:
@@ -283,15 +284,15 @@ def test_an_interrupted_end_is_made_up_for(trained: Path, monkeypatch: pytest.Mo
     (trained.parent / "again.yaml").write_text(dump_config(config))
     state = RunDirectory(directory).state_file("lm")
 
-    unlink = Path.unlink
+    replace = Path.replace
 
-    def killed(self: Path, missing_ok: bool = False) -> None:
+    def killed(self: Path, target: Path) -> Path:
         if self == state:
             raise KeyboardInterrupt
-        unlink(self, missing_ok)
+        return replace(self, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", killed)
+        patch.setattr(Path, "replace", killed)
         assert main(["train", str(trained.parent / "again.yaml")]) != 0
     assert state.exists()
     assert main(["train", str(trained.parent / "again.yaml")]) == 0

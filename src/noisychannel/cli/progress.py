@@ -131,7 +131,7 @@ def describe_limit(event: Finished) -> str:
     role = event.label.rpartition(" ")[2]
     return (
         f"; stopped at its limit of {event.step} updates while {improving}: to train it further, repeat the command "
-        f"with a larger --{role}.max_updates (or max_epochs, if that is set)"
+        f"with a larger limit, such as --{role}.max_updates {2 * event.step}"
     )
 
 

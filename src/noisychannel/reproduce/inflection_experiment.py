@@ -9,7 +9,7 @@ from dataclasses import replace
 from noisychannel.errors import BadInputError
 from noisychannel.reproduce.inflection import ExperimentPart, Inflection, Setting
 from noisychannel.reproduce.inflection_data import TaggedPair, some
-from noisychannel.reproduce.inflection_report import Results, outputs_table, to_json
+from noisychannel.reproduce.inflection_report import Results, report
 from noisychannel.reproduce.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, RULES, WORD_LIST
 from noisychannel.reproduce.measured import Row
 from noisychannel.reproduce.measuring import measure
@@ -49,7 +49,7 @@ def run_experiment(experiment: Inflection, parts: Collection[ExperimentPart] | N
         rows += curve_rows(experiment)
     measured = measure(experiment, rows)
     lap("tuning and decoding")
-    return Results(to_json(experiment, measured, seconds), outputs_table(experiment, measured))
+    return report(experiment, measured, seconds)
 
 
 def table_rows() -> list[tuple[Row, Setting]]:

@@ -12,8 +12,9 @@ import torch
 from noisychannel.provenance import provenance
 from noisychannel.reproduce.inflection import Inflection
 from noisychannel.reproduce.inflection_data import TaggedPair
-from noisychannel.reproduce.inflection_systems import BASELINE, FULL_BETTER, RULES, significance
+from noisychannel.reproduce.inflection_systems import BASELINE, FULL_BETTER
 from noisychannel.reproduce.measured import Measured
+from noisychannel.reproduce.outputs import Outputs, judge, outputs_table
 from noisychannel.reproduce.reranking import CHOSEN_WEIGHTS, DEV_ACCURACY
 from noisychannel.training.world import choose_device
 
@@ -61,8 +62,6 @@ CITED: dict[str, dict[str, str]] = {
 }
 """By experiment, test accuracies of other systems: those in the paper, the rule baseline of the SIGMORPHON 2023 shared
 task on the same data, and the best output released with the task of 2017."""
-ITEM = ("type", "lemma", "form")
-"""The first columns of the table of outputs."""
 EXAMPLES = 12
 """Of each kind."""
 
@@ -73,26 +72,18 @@ class Results(NamedTuple):
     figures: dict[str, Any]
     """Everything that is known about the figures, as JSON."""
     outputs: list[str]
-    """A header and a line for each test item, tab-separated: its type, lemma and form, and what each row put out."""
+    """``outputs_table``."""
 
 
-def outputs_table(experiment: Inflection, measured: Sequence[Measured]) -> list[str]:
-    """What every row and seed put out for every test item, so that each figure can be computed again."""
-    items = [(type_, *pair[:2]) for type_, splits in experiment.tables.items() for pair in splits.test]
-    columns: dict[str, list[str]] = {}
-    for m in measured:
-        for seed, of_types in m.outputs.items():
-            which = f"seed {seed}" if seed else "all seeds"
-            columns[f"{m.setting}: {m.row.name} [{which}]"] = [text for of_type in of_types for text in of_type]
-    lines = ["\t".join((*ITEM, *columns))]
-    return lines + ["\t".join((*item, *texts)) for item, *texts in zip(items, *columns.values(), strict=True)]
+def report(experiment: Inflection, measured: Sequence[Measured], seconds: Mapping[str, float]) -> Results:
+    """Everything that is known about the figures, and the outputs that they come from."""
+    figures, outputs = _figures(experiment, measured, seconds), outputs_table(experiment, measured)
+    judge(figures["rows"], Outputs(outputs))
+    return Results(figures, outputs)
 
 
-def to_json(experiment: Inflection, measured: Sequence[Measured], seconds: Mapping[str, float]) -> dict[str, Any]:
-    """Everything that is known about the figures."""
+def _figures(experiment: Inflection, measured: Sequence[Measured], seconds: Mapping[str, float]) -> dict[str, Any]:
     scale, device = experiment.scale, choose_device(experiment.device)
-    lemmas = [pair.lemma for splits in experiment.tables.values() for pair in splits.test]
-    direct, rules = (next(m for m in measured if m.row.name == name) for name in (BASELINE, RULES))
     unpaired = experiment.unpaired()
     of_types = f" of {scale.tuned_types or 'all'} types together" if len(experiment.types) > 1 else ""
     return {
@@ -115,8 +106,8 @@ def to_json(experiment: Inflection, measured: Sequence[Measured], seconds: Mappi
         "tuned": f"on the dev items{of_types}, with the models of the first seed, "
         f"and shared by all {'types and ' if of_types else ''}seeds",
         "seconds": dict(seconds),
-        "rows": [_row(experiment, m, direct, rules, lemmas) for m in measured],
-        "examples": _examples(experiment, measured, direct),
+        "rows": [_row(experiment, m) for m in measured],
+        "examples": _examples(experiment, measured),
     }
 
 
@@ -125,9 +116,7 @@ def _covered(lists: Mapping[str, Sequence[str]], test: Sequence[TaggedPair]) -> 
     return 100 * sum(pair.form in known.get(pair.tags, ()) for pair in test) / len(test)
 
 
-def _row(
-    experiment: Inflection, measured: Measured, direct: Measured, rules: Measured, lemmas: Sequence[str]
-) -> dict[str, Any]:
+def _row(experiment: Inflection, measured: Measured) -> dict[str, Any]:
     notes = dict(measured.notes)
     row: dict[str, Any] = {
         "name": measured.row.name,
@@ -141,8 +130,6 @@ def _row(
         "seeds": measured.accuracies,
         "types": {name: measured.of_type(n) for n, name in enumerate(experiment.types)},
         "weights": asdict(measured.weights) | {key: notes[key] for key in CHOSEN_WEIGHTS if key in notes},
-        "p": None if measured is direct else significance(measured, direct, lemmas),
-        "p against rules": None if measured is rules else significance(measured, rules, lemmas),
     }
     if notes:
         row["notes"] = notes
@@ -152,8 +139,9 @@ def _row(
     return row
 
 
-def _examples(experiment: Inflection, measured: Sequence[Measured], direct: Measured) -> dict[str, list[list[str]]]:
+def _examples(experiment: Inflection, measured: Sequence[Measured]) -> dict[str, list[list[str]]]:
     """Test items, of the first seed, on which the full model in the strict setting and the direct model differ."""
+    direct = next(m for m in measured if m.row.name == BASELINE)
     full = next(m for m in measured if m.setting == "strict" and m.row == FULL_BETTER)
     found: dict[str, list[list[str]]] = {"helps": [], "hurts": []}
     seed = experiment.scale.seeds[0]
@@ -182,21 +170,36 @@ def markdown(results: Mapping[str, Any]) -> Iterator[str]:
 
     def line(*cells: str) -> str:
         """Without the column of the paper where it has no figures."""
-        shown = cells if paper else (*cells[:6], *cells[7:])
+        shown = cells if paper else (*cells[:7], *cells[8:])
         return f"| {' | '.join(shown)} |"
 
-    named = ("setting", "system", "accuracy", "p against direct (bi)", "p against rules", "dev", "paper")
+    named = (
+        "setting",
+        "system",
+        "accuracy",
+        "95 % interval",
+        "p against direct (bi)",
+        "p against rules",
+        "dev",
+        "paper",
+    )
     yield line(*named, "weights: direct, channel, LM, length")
-    yield line("---", "---", "---:", "---:", "---:", "---:", "---:", "---")
+    yield line("---", "---", "---:", "---:", "---:", "---:", "---:", "---:", "---")
     for row in results["rows"]:
         spread = "" if row["deviation"] is None else f" ± {row['deviation']:.2f}"
         p = ["" if row[key] is None else f"{row[key]:.4f}" for key in ("p", "p against rules")]
         dev = f"{row['dev']['accuracy']:.2f}" if "dev" in row else ""
         figure = paper.get(row["name"], "") if row["setting"] == "paper" else ""
         weights = ", ".join(f"{value:.3g}" for value in row["weights"].values()) if row["system"] != "rules" else ""
-        yield line(row["setting"], row["name"], f"{row['accuracy']:.2f}{spread}", *p, dev, figure, weights)
+        interval = f"{row['interval'][0]:.1f} to {row['interval'][1]:.1f}"
+        yield line(row["setting"], row["name"], f"{row['accuracy']:.2f}{spread}", interval, *p, dev, figure, weights)
     for name, figure in CITED[results["experiment"]].items():
-        yield line("cited", name, figure, "", "", "", "", "")
+        yield line("cited", name, figure, "", "", "", "", "", "")
+    yield ""
+    yield (
+        "Intervals (of the mean over seeds) and p-values are by a bootstrap over lemmas, all of whose items are drawn "
+        "together. Rows with fewer pairs are compared with direct (bi) and rules of as few."
+    )
     yield ""
     laps = ", ".join(f"{name} {value:.0f}" for name, value in results["seconds"].items())
     yield f"Seconds of the last command, which left alone what was finished before: {laps}."

@@ -15,17 +15,13 @@ from pathlib import Path
 from noisychannel.baselines import SuffixRules
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.metrics import make_metric
 from noisychannel.reproduce.inflection import Inflection, Setting
 from noisychannel.reproduce.inflection_data import TaggedPair, some
-from noisychannel.reproduce.measured import Measured, Row, Split
+from noisychannel.reproduce.measured import Row, Split
 from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble, word_list
 from noisychannel.reproduce.tasks import LISTED_LM, Task, by_letters, letter_pool
-from noisychannel.significance import paired_bootstrap
 from noisychannel.tuning import SYSTEMS, Tuned, tune
 from noisychannel.weights import SearchSettings
-
-ACCURACY = make_metric("accuracy")
 
 RULES = "longest-suffix rules"
 ROWS = (
@@ -160,8 +156,3 @@ def tune_row(experiment: Inflection, row: Row, setting: Setting, known: Sequence
 
     smaller = [tuned.weights for tuned in known if system.contains(SYSTEMS[tuned.system])]
     return tune(system, decode, pool, scale.iterations, known=smaller)
-
-
-def significance(measured: Measured, baseline: Measured, lemmas: Sequence[str], samples: int = 10_000) -> float:
-    """The p-value of the difference by a paired bootstrap over lemmas, of which all types are drawn together."""
-    return paired_bootstrap(ACCURACY, measured.per_item(), baseline.per_item(), samples, groups=lemmas)

@@ -97,10 +97,6 @@ class Measured:
         """The accuracy in one type, mean over seeds."""
         return 100 * float(np.mean([np.mean(right[n]) for right in self.right.values()]))
 
-    def per_item(self) -> FloatArray:
-        """How often each item was right, over seeds; items of all types one after the other: [N,1]."""
-        return np.mean([np.concatenate(right) for right in self.right.values()], axis=0)[:, None]
-
     def write(self, file: Path) -> None:
         """All but the row and its setting, and what should have come out."""
         record = {

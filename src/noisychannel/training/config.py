@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError
 
 Role = Literal["direct", "channel", "lm", "seq2seq", "attention"]
 ROLES: tuple[Role, ...] = ("direct", "channel", "lm", "seq2seq", "attention")
+
+
+DEFAULT_UPDATES = 20_000
+
+
+class Limits(NamedTuple):
+    """Where a training ends, if patience has not ended it before."""
+
+    updates: float
+    epochs: float
 
 
 @dataclass(kw_only=True)
@@ -24,8 +35,8 @@ class ModelConfig:
         dropout: On the inputs and outputs of the LSTM, and between its layers.
         learning_rate: Where it differs from training.learning_rate.
         batch_size: Where it differs from training.batch_size.
-        max_updates: If it differs from training.max_updates.
-        max_epochs: If it differs from training.max_epochs.
+        max_updates: Most updates of this model; if it has a limit of its own, neither of those of training counts.
+        max_epochs: Most passes of this model over its training data; likewise.
         word_list: For the language model: give a share of the probability to the list of outputs it is trained on,
             which a network does not know by heart. The share is fitted to dev.
     """
@@ -50,9 +61,9 @@ class TrainingConfig:
         batch_size: Most sequences in a batch.
         batch_symbols: Most symbols in a batch, both sides and padding included; no such limit where not set.
         accumulate: Batches whose gradients are added up before each update.
-        max_updates: Most updates. Patience usually ends a training before; one that ends here says so, and goes further
-            when the command is repeated with a larger number.
-        max_epochs: Most passes over the training data; no such limit if not set.
+        max_updates: Most updates; 20,000 if neither this nor max_epochs is set. Patience usually ends a training
+            before; one that ends here says so, and goes further when the command is repeated with a larger number.
+        max_epochs: Most passes over the training data.
         learning_rate: Of Adam.
         clip_norm: Gradients longer than this are shortened to it.
         evaluate_every: Updates between evaluations on dev; if not set, an epoch, but at least 100 and at most 2,000.
@@ -71,7 +82,7 @@ class TrainingConfig:
     batch_size: int = 64
     batch_symbols: int | None = None
     accumulate: int = 1
-    max_updates: int = 20_000
+    max_updates: int | None = None
     max_epochs: int | None = None
     learning_rate: float = 1e-3
     clip_norm: float = 1.0
@@ -122,6 +133,13 @@ class RunConfig:
     def model(self, role: Role) -> ModelConfig:
         config: ModelConfig = getattr(self, role)
         return config
+
+    def limits(self, role: Role) -> Limits:
+        """Of the training of a model: its own, those of all, or the default."""
+        for config in (self.model(role), self.training):
+            if config.max_updates or config.max_epochs:
+                return Limits(config.max_updates or math.inf, config.max_epochs or math.inf)
+        return Limits(DEFAULT_UPDATES, math.inf)
 
     def check(self) -> None:
         """Refuse impossible values and combinations, naming the key."""

@@ -57,8 +57,7 @@ class Learner:
         self.training = config.training
         own = config.model(role)
         self.batch_size = own.batch_size or config.training.batch_size
-        self.max_updates = own.max_updates or config.training.max_updates
-        self.max_epochs = own.max_epochs or config.training.max_epochs or math.inf
+        self.limits = config.limits(role)
         self.train_corpus = open_corpus(self.files.data_dir, role, "train")
         self.dev_corpus = open_corpus(self.files.data_dir, role, "dev")
 
@@ -94,7 +93,7 @@ class Learner:
     @property
     def done(self) -> bool:
         """Whether training ends: a limit is reached, or dev has not improved for too long."""
-        return self.state.at_limit(self.max_updates, self.max_epochs) or self._out_of_patience
+        return self.state.at_limit(self.limits) or self._out_of_patience
 
     @property
     def _out_of_patience(self) -> bool:
@@ -125,7 +124,7 @@ class Learner:
 
     def announce(self) -> None:
         parameters = sum(p.numel() for p in self.model.parameters())
-        total = int(min(self.max_updates, self.max_epochs * len(self.updates)))
+        total = int(min(self.limits.updates, self.limits.epochs * len(self.updates)))
         self.listen(Started(self.job.label, self.state.step, total, parameters))
 
     def count(self, symbols: int) -> None:

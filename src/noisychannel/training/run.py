@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -174,11 +173,8 @@ def _jobs(run: RunDirectory, config: RunConfig, groups: list[str]) -> list[Job]:
 
 def _goes_further(run: RunDirectory, config: RunConfig, role: Role) -> bool:
     """Whether the training of a model stopped at a limit that is larger now."""
-    if not run.stopped_file(role).exists():
-        return False
-    own, every = config.model(role), config.training
-    updates, epochs = own.max_updates or every.max_updates, own.max_epochs or every.max_epochs or math.inf
-    return not TrainingState.read(run.stopped_file(role)).at_limit(updates, epochs)
+    stopped = run.stopped_file(role)
+    return stopped.exists() and not TrainingState.read(stopped).at_limit(config.limits(role))
 
 
 def _write_group(run: RunDirectory, config: RunConfig, data: Prepared, group: str) -> None:

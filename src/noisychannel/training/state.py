@@ -18,6 +18,7 @@ from torch import nn
 
 from noisychannel.errors import NoisyChannelError
 from noisychannel.runs import load_tensors, save_tensors
+from noisychannel.training.config import Limits
 
 
 @dataclass
@@ -42,9 +43,9 @@ class TrainingState:
     """Summed -log p since the last training record."""
     interval_symbols: int = 0
 
-    def at_limit(self, max_updates: float, max_epochs: float) -> bool:
+    def at_limit(self, limits: Limits) -> bool:
         """Whether a training with these limits goes no further than this."""
-        return self.step >= max_updates or self.epoch >= max_epochs
+        return self.step >= limits.updates or self.epoch >= limits.epochs
 
     def save(self, file: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}

@@ -311,7 +311,7 @@ def _until_event(learner: Learner) -> int:
     left = [len(learner.updates) - state.position, training.log_every - state.step % training.log_every]
     if (every := learner.evaluate_every) is not None:
         left.append(every - state.step % every)
-    return min(*left, learner.max_updates - state.step)
+    return int(min(*left, learner.limits.updates - state.step))
 
 
 def _rounded(n: int) -> int:
