@@ -394,7 +394,7 @@ def test_ctrl_c_saves_and_the_training_resumes(jobs: str, tmp_path: Path) -> Non
     assert not (Path(config.run_dir) / "channel").exists()
     resumed = subprocess.run([*command, "--training.max_epochs", "1"], capture_output=True, text=True, check=False)
     assert resumed.returncode == 0, resumed.stderr
-    assert "goes on at step" in resumed.stderr
+    assert "resuming at step" in resumed.stderr
 
 
 def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:

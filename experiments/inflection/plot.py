@@ -18,7 +18,7 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot
 
-FULL, DIRECT = "direct + channel + LM + bias (bi), better LM", "direct (bi)"
+FULL, DIRECT, RULES = "direct + channel + LM + bias (bi), better LM", "direct (bi)", "longest-suffix rules"
 Curve = dict[float, float]
 
 
@@ -29,13 +29,16 @@ def main() -> None:
     unpaired = list(results["data"]["unpaired"]["strict"].values())
     pairs = list(results["data"]["pairs"].values())
     full = curve(rows, FULL, "unpaired") | {sum(unpaired) / len(unpaired): rows["strict", FULL]["accuracy"]}
-    flat = dict.fromkeys(full, rows["paper", DIRECT]["accuracy"])
+    flat = {name: dict.fromkeys(full, rows["paper", name]["accuracy"]) for name in (RULES, DIRECT)}
     name = results["experiment"]
-    plot(target / f"{name}-unpaired.svg", "unpaired forms of each type", {"full": full, "direct": flat}, "symlog")
+    curves = {"full": full, "rules": flat[RULES], "direct": flat[DIRECT]}
+    plot(target / f"{name}-unpaired.svg", "unpaired forms of each type", curves, "symlog")
     mean_pairs = sum(pairs) / len(pairs)
     full = curve(rows, FULL, "pairs") | {mean_pairs: rows["strict", FULL]["accuracy"]}
-    direct = curve(rows, DIRECT, "pairs") | {mean_pairs: rows["paper", DIRECT]["accuracy"]}
-    plot(target / f"{name}-pairs.svg", "pairs of each type", {"full": full, "direct": direct}, "log")
+    rules, direct = (
+        curve(rows, system, "pairs") | {mean_pairs: rows["paper", system]["accuracy"]} for system in (RULES, DIRECT)
+    )
+    plot(target / f"{name}-pairs.svg", "pairs of each type", {"full": full, "rules": rules, "direct": direct}, "log")
 
 
 def curve(rows: dict[tuple[str, str], Any], name: str, what: str) -> Curve:

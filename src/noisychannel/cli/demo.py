@@ -89,7 +89,7 @@ def demo_config(options: DemoOptions) -> RunConfig:
         direct=replace(model, bidirectional=True),
         channel=model,
         lm=ModelConfig(hidden_size=256, num_layers=1, dropout=0.1, batch_size=128, max_epochs=3, learning_rate=3e-3),
-        training=TrainingConfig(batch_size=32, max_epochs=20, learning_rate=2e-3, patience=4, decay_patience=1),
+        training=TrainingConfig(batch_size=32, max_updates=2000, learning_rate=2e-3, patience=4, decay_patience=1),
     )
 
 

@@ -130,8 +130,8 @@ def describe_limit(event: Finished) -> str:
     improving = "dev was still improving" if event.best_step == event.step else "its patience had not run out"
     role = event.label.rpartition(" ")[2]
     return (
-        f"; stopped at its limit of {event.step} updates while {improving}: to train it further, repeat the command "
-        f"with a larger limit, such as --{role}.max_updates {2 * event.step}"
+        f"; stopped at its limit of {event.step} updates while {improving}; to train it further: "
+        f"noisychannel train RUN_DIR/config.yaml --{role}.max_updates {2 * event.step}"
     )
 
 
