@@ -15,6 +15,8 @@ MARKS = [
     pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning"),
     # Triton 3.9 tells of a default that will change, and that nothing here depends on.
     pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION:UserWarning"),
+    # PyTorch calls the mode that finds waits for a GPU a prototype.
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
 ]
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -87,6 +92,22 @@ def test_the_kernel_drops_the_same(shape: tuple[int, ...], share: float) -> None
         results.append((dropped.detach(), leaf.grad))
     assert torch.equal(results[0][0] == 0, results[1][0] == 0)
     torch.testing.assert_close(results[1], results[0])
+
+
+def test_a_gpu_compiler_takes_it(tmp_path: Path) -> None:
+    script = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from noisychannel.kernels import dropout
+for dtype in ("*fp32", "*bf16"):
+    signature = {"x": dtype, "dropped": dtype, "keys": "*i64", "lowest": "i64", "factor": "fp32", "H": "i32"}
+    constants = {"BLOCK": dropout.BLOCK["BLOCK"]}
+    source = ASTSource(fn=dropout._drop, signature={**signature, "BLOCK": "constexpr"}, constexprs=constants)
+    assert triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 2}).asm["cubin"]
+"""
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, env=environment)
 
 
 def test_keys_are_those_of_splitmix() -> None:

@@ -327,6 +327,7 @@ def test_recorded_figures_follow_from_the_recorded_outputs(file: Path) -> None:
     full = next(row for row in figures["rows"] if (row["setting"], row["name"]) == ("strict", FULL_BETTER.name))
     assert full["p against rules"] == outputs.p_value(row_name(full), f"paper: {RULES}")
     assert full["interval"] == list(outputs.interval(row_name(full)))
+    assert file.with_suffix(".md").read_text(encoding="utf-8") == "\n".join(markdown(figures)) + "\n"
 
 
 def test_the_mean_is_over_types_not_items() -> None:
