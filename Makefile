@@ -16,7 +16,7 @@ test: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n auto
+	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n auto --dist worksteal
 
 bench: $(VENV)/.core
 	$(VENV)/bin/noisychannel bench

@@ -104,7 +104,7 @@ def test_training_prints_the_perplexity_of_each_model_and_lines_when_piped(tmp_p
 def test_a_terminal_gets_a_progress_bar(tmp_path: Path) -> None:
     import pty
 
-    config = toy_config(tmp_path, rows=2000, max_epochs=6)  # long enough for news between the first and the last step
+    config = toy_config(tmp_path, rows=1000, max_epochs=6)  # long enough for news between the first and the last step
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "noisychannel", "train", write_config(config)]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "140"}
@@ -376,7 +376,7 @@ def test_a_full_disk_ends_in_one_line_and_the_training_resumes(tmp_path: Path) -
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_saves_and_the_training_resumes(jobs: str, tmp_path: Path) -> None:
     # More models than jobs: the one that waits must not begin.
-    config = toy_config(tmp_path, models=("direct", "channel", "lm"), rows=2000, max_epochs=200, patience=200)
+    config = toy_config(tmp_path, models=("direct", "channel", "lm"), rows=500, max_epochs=800, patience=800)
     command = [sys.executable, "-m", "noisychannel", "train", write_config(config), "--jobs", jobs]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
@@ -410,7 +410,7 @@ def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
     process.wait()
     time.sleep(3)
     size = metrics.stat().st_size
-    time.sleep(3)
+    time.sleep(1)  # a record is written every few updates, of some milliseconds each
     assert metrics.stat().st_size == size
 
 

@@ -477,8 +477,8 @@ def test_prepare_is_the_plain_version(
 
 # --- memory
 
-PAIRS, UNPAIRED = 200_000, 100_000
-BOUND = 40
+PAIRS, UNPAIRED = 100_000, 50_000
+BOUND = 20
 """MiB. A line costs four bytes in each list of lengths, and what is not yet written a fixed amount: a good 20 MiB."""
 
 MEASURED = """
