@@ -297,8 +297,9 @@ def test_a_tuning_that_is_interrupted_leaves_the_default_alone(
 
     with monkeypatch.context() as patch:
         patch.setattr("noisychannel.cli.tune.tune", interrupted)
+        patch.setattr("noisychannel.cli.tune.FEW", 50)  # dev pairs that are enough
         assert main(words) == 1
-        assert "tuning on" not in capsys.readouterr().err, "50 dev pairs are enough"
+        assert "tuning on" not in capsys.readouterr().err
         record = json.loads((run / "weights.json").read_text())
         assert list(record["systems"]) == ["direct+length", "direct+lm"]
         assert "default" not in record
@@ -406,6 +407,15 @@ def test_features_reach_the_channel_before_the_output(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="online decoding has no place for features"):
         model.online()
 
+    record = json.loads(decode(Path(config.run_dir), b"abe\tV;PST\n", "--json").stdout)
+    assert record["input_symbols"] == ["<V>", "<PST>", "a", "b", "e"]
+    (best,) = record["hypotheses"]
+    drawn = decode(Path(config.run_dir), b"abe\tV;PST\n", "--explain").stdout.decode().split("\n\n")[0]
+    grid = drawn.splitlines()[-6:]
+    assert [line.split()[0] for line in grid] == ["<V>", "<PST>", "a", "b", "e", "␄"]
+    points = [[column for column, cell in enumerate(line.split()[1:]) if cell == "●"] for line in grid]
+    assert points == [[j for j, i in enumerate(best["alignment"]) if i == row] for row in range(6)]
+
 
 @pytest.mark.parametrize("features", [(), ("V", "PST")])
 def test_a_search_asks_the_models_what_they_were_trained_to_answer(features: tuple[str, ...], tmp_path: Path) -> None:
@@ -470,7 +480,8 @@ def test_a_model_whose_training_diverged_is_one_line(trained: Path, tmp_path: Pa
         (["--weights", "direct=1,chanel=2"], "'chanel' names no model"),
         (["--weights", "1,x,0,0"], "--weights: could not convert"),
         (["--weights", "1,nan,0,0"], "must be a finite number"),
-        (["--system", "direct+channel"], "has not been tuned"),
+        (["--system", "direct+channel"], "unknown system 'direct+channel'; the systems are direct, "),
+        (["--system", "channel+lm"], "has not been tuned"),
         (["--k1", "2", "--k2", "3"], "1 <= k2 <= k1"),
         (["--n_best", "0"], "--n_best: must be at least 1"),
         (["--search", "greedy"], "search"),
@@ -487,8 +498,66 @@ def test_bad_options_of_tune_and_evaluate(trained: Path, tmp_path: Path, capsys)
     assert "unknown system 'directchannel'" in capsys.readouterr().err
     assert main(["tune", str(trained), "--metric", "acuracy"]) == 2
     assert "did you mean accuracy?" in capsys.readouterr().err
+    for command, words, complaint in (
+        ("tune", ["--n_best", "0"], "--n_best: must be at least 1, but is 0"),
+        ("tune", ["--limit", "-1"], "--limit: must be at least 1, but is -1"),
+        ("tune", ["--iterations", "-3"], "--iterations: must be at least 0, but is -3"),
+        ("tune", ["--seed", "-1"], "--seed: must be at least 0, but is -1"),
+        ("tune", ["--systems", "direct"], "direct has no weights to tune"),
+        ("evaluate", ["x.tsv", "--batch_size", "0"], "--batch_size: must be at least 1, but is 0"),
+        ("evaluate", ["x.tsv", "--seed", "-1"], "--seed: must be at least 0, but is -1"),
+        ("evaluate", ["x.tsv", "--json", "."], "--json: . cannot be a file"),
+        ("evaluate", ["x.tsv", "--json", "nowhere/x.json"], "--json: nowhere/x.json cannot be a file"),
+    ):
+        assert main([command, str(trained), *words]) == 2
+        assert complaint in capsys.readouterr().err
     (tmp_path / "empty.tsv").write_text("")
     assert main(["evaluate", str(trained), str(tmp_path / "empty.tsv")]) == 2
     assert "empty.tsv: empty" in capsys.readouterr().err
     with pytest.raises(BadInputError):
         NoisyChannel.load(tmp_path)
+
+
+def test_systems_are_tuned_from_small_to_large(trained: Path, tmp_path: Path) -> None:
+    """In whatever order they are named: only then is a larger one never below a smaller one on dev."""
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    systems = "[direct+channel+lm,direct+lm,direct+length]"
+    few = ["--k1", "4", "--k2", "2", "--limit", "20", "--iterations", "1"]
+    assert main(["tune", str(run), "--systems", systems, *few]) == 0
+    record = json.loads((run / "weights.json").read_text())
+    assert list(record["systems"]) == ["direct+length", "direct+lm", "direct+channel+lm"]
+    assert record["default"] == "direct+channel+lm"
+
+
+def test_models_that_are_unfinished_are_told_of(trained: Path, tmp_path: Path, capsys) -> None:
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    shutil.copy(run / "direct" / "stopped.safetensors", run / "direct" / "training.safetensors")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("abe\taabee\n")
+    told = (
+        f"{run}: the training of direct is unfinished, this is its best model so far; finish it with noisychannel train"
+    )
+    for words in (
+        ["score", str(run), str(pairs)],
+        ["evaluate", str(run), str(pairs)],
+        ["decode", str(run), "--rerank", str(pairs)],
+        ["tune", str(run), "--limit", "5", "--iterations", "0", "--systems", "direct+length"],
+    ):
+        assert main(words) == 0
+        assert told in capsys.readouterr().err, words
+    (run / "channel" / "model.safetensors").unlink()
+    shutil.copy(run / "direct" / "stopped.safetensors", run / "channel" / "training.safetensors")
+    assert main(["tune", str(run), "--limit", "5", "--iterations", "0"]) == 0
+    assert "the training of channel is unfinished, it has no model yet" in capsys.readouterr().err
+
+
+def test_a_run_that_was_never_tuned_is_evaluated_with_a_hint(trained: Path, tmp_path: Path, capsys) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("abe\taabee\n")
+    assert main(["evaluate", str(trained), str(pairs)]) == 0
+    shown = capsys.readouterr()
+    assert (
+        f"not tuned, so the direct model is evaluated alone; for the others, first run noisychannel tune {trained}"
+        in shown.err
+    )
+    assert "1 units, too few for intervals and p-values to mean much" in shown.out

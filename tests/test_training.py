@@ -335,6 +335,27 @@ def test_a_model_stopped_by_its_limit_says_so_and_trains_further(tmp_path: Path)
     assert [x for x in records(short) if x["model"] == "direct"] == [x for x in records(long) if x["model"] == "direct"]
 
 
+def test_the_command_to_train_further_names_the_limit_that_ended_it(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, models=("direct", "lm"), max_epochs=None, max_updates=10, patience=50)
+    config.lm.max_epochs = 1
+    further = {model.label: model.further.split()[-2:] for model in quiet(config)}
+    assert further == {"direct": ["--direct.max_updates", "20"], "lm": ["--lm.max_epochs", "2"]}
+    config.lm.max_epochs = 2
+    (lm,) = quiet(config)
+    assert (lm.label, lm.step) == ("lm", 24)
+
+
+def test_a_new_baseline_leaves_weights_as_they_are(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, max_epochs=1)
+    quiet(config)
+    RunDirectory(Path(config.run_dir)).weights_file.write_text("{}")
+    config.models = ["seq2seq"]
+    config.seq2seq.hidden_size = 16
+    said: list[str] = []
+    assert len(train_run(config, lambda event: None, said.append)) == 1
+    assert not any("tune again" in line for line in said)
+
+
 def test_a_model_out_of_patience_is_not_at_its_limit(tmp_path: Path) -> None:
     config = toy_config(
         tmp_path, rows=30, max_epochs=200, patience=1, decay_patience=1, learning_rate=0.3, batch_size=10

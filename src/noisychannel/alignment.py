@@ -14,6 +14,8 @@ def draw_alignment(input_symbols: Sequence[str], output_symbols: Sequence[str], 
 
     The point in a column marks the input position at which that output symbol was emitted.
     """
+    if not all(0 <= z <= len(input_symbols) for z in positions):
+        raise ValueError(f"positions must lie in 0..{len(input_symbols)}, but are {list(positions)}")
     rows = [*map(_visible, input_symbols), END]
     columns = [*map(_visible, output_symbols), END]
     margin = max(_width(symbol) for symbol in rows)

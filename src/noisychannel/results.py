@@ -11,6 +11,9 @@ from noisychannel.evaluation import HeldOut
 from noisychannel.metrics import Metric
 from noisychannel.provenance import provenance
 
+FEW_UNITS = 10
+"""Below this a bootstrap knows next to nothing about chance."""
+
 
 class Measured(NamedTuple):
     """One metric of one system."""
@@ -126,11 +129,11 @@ class Evaluated:
             against = "the direct model with the same search"
             if with_baselines := [result.compared_with for result in self.results if result.baseline]:
                 against += f" (baselines: {with_baselines[0]})"
-        units = f"{drawn.units} units" if drawn.units > 1 else "one unit, so intervals and p-values say nothing"
+        too_few = ", too few for intervals and p-values to mean much" if drawn.units < FEW_UNITS else ""
         return (
             f"{self.held_out.name}, {len(self.held_out.inputs)} items, noisychannel {__version__}. {signatures}. "
             f"In brackets: 95 % bootstrap intervals; p: paired bootstrap against {against} ({drawn.samples} samples, "
-            f"seed {drawn.seed}). Resampled by {drawn.resampled_by}: {units}."
+            f"seed {drawn.seed}). Resampled by {drawn.resampled_by}: {drawn.units} units{too_few}."
         )
 
 

@@ -13,6 +13,7 @@ from noisychannel.atomic import write_text
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.runs import RunDirectory
+from noisychannel.tuning.systems import SYSTEMS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,8 @@ def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
     """A tuned system by name; the run's default, or where nothing was tuned the direct model, without one."""
     systems = read_systems(run)
     name = name or (_read(run) or {}).get("default", UNTUNED.name)
+    if name not in SYSTEMS:
+        raise BadInputError(f"unknown system {name!r}; the systems are {', '.join(SYSTEMS)}")
     if name not in systems:
         raise BadInputError(
             f"{run.path}: the system {name} has not been tuned; there are {', '.join(systems)}. "

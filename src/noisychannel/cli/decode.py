@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
@@ -16,8 +16,9 @@ from noisychannel.alignment import draw_alignment
 from noisychannel.api import NoisyChannel, Output
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.noticed import Noticed, named
-from noisychannel.cli.options import parse_options
+from noisychannel.cli.options import check_at_least, parse_options
 from noisychannel.cli.progress import counting
+from noisychannel.cli.warn import tune_first, warn, warn_unfinished
 from noisychannel.data.codec import Unknown
 from noisychannel.data.files import BadLine, Line, find_files, open_file, read_stream
 from noisychannel.data.prepare import DataSource
@@ -36,12 +37,14 @@ features, a line is the input, a tab, and the features. Weights are those tuned 
 empty line and a message with its number; the others are decoded. A last line on standard error tells how many outputs
 are incomplete (no output reached its end) and which symbols and features were unknown.
 
---json           a line of JSON for each input: unknown symbols and features, and hypotheses with their four terms and
-                 alignments; direct_is and channel_is tell whether a term is the log-probability of the best alignment
-                 (viterbi) or of all alignments (marginal). A number that is not finite is null.
+--json           a line of JSON for each input: its symbols (features first: alignments count them), what of it is
+                 unknown, and hypotheses with their four terms and alignments; direct_is and channel_is tell whether a
+                 term is the log-probability of the best alignment (viterbi) or of all alignments (marginal). A number
+                 that is not finite is null.
+--n_best N       N lines for each input: an output, a tab, and its score; use --json to tell several inputs apart
 --explain        for reading: a table of the n best with their terms, and the alignment of the best drawn
---rerank FILE    do not search: rank given outputs, lines of input, tab, output (and tab, features, where the run was
-                 trained with features), those of one input together
+--rerank FILE    do not search: print the best (with --n_best the N best) of given outputs: lines of input, tab, output
+                 (and tab, features, if the run was trained with features), those of one input together
 
 example:
   echo Haus | noisychannel decode runs/demo --n_best 5
@@ -99,9 +102,7 @@ def run(words: list[str]) -> int:
     options = parse_options(DecodeOptions, words, ("run", "files*"), USAGE)
     if not options.run:
         raise BadInputError("decode needs a run directory: noisychannel decode runs/demo words.txt")
-    for name in ("n_best", "batch_size", "max_symbols"):
-        if getattr(options, name) < 1:
-            raise BadInputError(f"--{name}: must be at least 1, but is {getattr(options, name)}")
+    check_at_least(1, options, "n_best", "batch_size", "max_symbols")
     model = load_model(options)
     if options.rerank is not None:
         return _rerank(model, options)
@@ -121,9 +122,11 @@ def load_model(options: DecodeOptions) -> NoisyChannel:
     search = SearchSettings(**{**tuned.search.arguments(), **given})
     weights = tuned.weights if options.weights is None else parse_weights(options.weights)
     if not tuned.record and options.weights is None and options.system is None:
-        _warn(f"{directory.path}: not tuned, so the direct model decodes alone; see noisychannel tune --help")
+        warn(f"{directory.path}: not tuned, so the direct model decodes alone; {tune_first(directory)}")
     try:
-        return NoisyChannel.load(directory.path, weights=weights, search=search, device=options.device)
+        model = NoisyChannel.load(directory.path, weights=weights, search=search, device=options.device)
+        warn_unfinished(directory, model.models)
+        return model
     except ValueError as error:
         raise BadInputError(str(error)) from error
 
@@ -154,6 +157,8 @@ class Decoded(NamedTuple):
     outputs: list[Output]
     unknown: Unknown
     """What of the input the models do not know."""
+    input_symbols: list[str]
+    """As the models see them, features first, without EOS: what alignments point to."""
 
 
 class _Stream:
@@ -183,7 +188,7 @@ class _Stream:
                 sys.stdout.flush()
                 progress(len(chunk))
         if said := self.noticed.line():
-            _warn(said)
+            warn(said)
         return 1 if self.failed else 0
 
     def _count(self) -> int | None:
@@ -216,7 +221,7 @@ class _Stream:
         texts, features = [item[0] for item in parsed.values()], [item[1] for item in parsed.values()]
         decoded = self.model.batch(texts, self.options.n_best, features, self.options.batch_size)
         for (n, item), outputs in zip(parsed.items(), decoded, strict=True):
-            results[n] = Decoded(outputs, self.model.input_codec.unknown(*item))
+            results[n] = Decoded(outputs, self.model.input_codec.unknown(*item), seen_symbols(self.model, *item))
         return results
 
     def _parse(self, line: Line | BadLine) -> tuple[str, list[str]] | None:
@@ -238,23 +243,35 @@ class _Stream:
 
     def _refuse(self, message: str) -> None:
         self.failed += 1
-        _warn(message)
+        warn(message)
 
 
 def show(text: str | None, decoded: Decoded | None, model: NoisyChannel, options: DecodeOptions) -> None:
     """The outputs of one input as the options ask; None if there are none because the line was bad."""
     if options.json:
-        symbols, features = ([], []) if decoded is None else decoded.unknown
-        hypotheses = None if decoded is None else [output_record(output, model) for output in decoded.outputs]
-        unknown = {"unknown_symbols": symbols, "unknown_features": features}
-        print(json_line({"input": text, **unknown, "hypotheses": hypotheses}))
+        print(json_line({"input": text, **({"hypotheses": None} if decoded is None else input_record(decoded, model))}))
     elif decoded is None or text is None:
         print()
     elif options.explain:
-        explain(text, decoded.outputs, model, decoded.unknown)
+        explain(text, decoded, model)
     else:
         for output in decoded.outputs:
             print(output.text if options.n_best == 1 else f"{output.text}\t{output.hypothesis.score:.4f}")
+
+
+def seen_symbols(model: NoisyChannel, text: str, features: Sequence[str] = ()) -> list[str]:
+    """The symbols of an input as the models see them, features first, without EOS."""
+    return [model.input_codec.names[i] for i in model.input_codec.encode(text, features)[:-1]]
+
+
+def input_record(decoded: Decoded, model: NoisyChannel) -> dict[str, Any]:
+    """What became of an input as JSON."""
+    return {
+        "input_symbols": decoded.input_symbols,
+        "unknown_symbols": decoded.unknown.symbols,
+        "unknown_features": decoded.unknown.features,
+        "hypotheses": [output_record(output, model) for output in decoded.outputs],
+    }
 
 
 def output_record(output: Output, model: NoisyChannel) -> dict[str, Any]:
@@ -265,26 +282,26 @@ def output_record(output: Output, model: NoisyChannel) -> dict[str, Any]:
     return {"output": output.text, **record, "direct_is": model.search.search, "channel_is": channel_is}
 
 
-def explain(text: str, outputs: list[Output], model: NoisyChannel, unknown: Unknown | None = None) -> None:
+def explain(text: str, decoded: Decoded, model: NoisyChannel) -> None:
     """The n best with their terms, and the best one's alignment drawn."""
     table = Table(title=text, title_justify="left")
     for column in ("output", "score", "direct", "channel", "lm", "length"):
         table.add_column(column, justify="left" if column == "output" else "right")
-    for output in outputs:
+    for output in decoded.outputs:
         h = output.hypothesis
         terms = ["–" if x is None else f"{x:.3f}" for x in (h.score, h.direct, h.channel, h.lm)]
         table.add_row(output.text + ("" if h.complete else " …"), *terms, str(h.length))
     Console(highlight=False).print(table, markup=False)
     print("weights: " + ", ".join(f"{name} {weight:.3g}" for name, weight in asdict(model.weights).items()))
-    for kind, found in () if unknown is None else unknown._asdict().items():
+    for kind, found in decoded.unknown._asdict().items():
         if found:
             print(f"unknown {kind}, read as <unk>: {named(found)}")
-    best = outputs[0].hypothesis
+    best = decoded.outputs[0].hypothesis
     if not best.complete:
         print("incomplete (…): the search found no end")
     if best.alignment is not None:
         symbols = [model.output_codec.names[i] for i in best.tokens]
-        print(draw_alignment(model.input_codec.split(text.split("\t")[0]), symbols, best.alignment))
+        print(draw_alignment(decoded.input_symbols, symbols, best.alignment))
     print()
 
 
@@ -299,14 +316,11 @@ def _rerank(model: NoisyChannel, options: DecodeOptions) -> int:
     for (text, features), group in groupby(rows, key=lambda row: (row.input, row.features)):
         given = {row.output: row.where for row in group}
         unknown = model.input_codec.unknown(text, features)
-        show(text, Decoded(model.rerank(text, list(given), features)[: options.n_best], unknown), model, options)
+        ranked = model.rerank(text, list(given), features)[: options.n_best]
+        show(text, Decoded(ranked, unknown, seen_symbols(model, text, features)), model, options)
         noticed.add(next(iter(given.values())), unknown)
         for output, where in given.items():
             noticed.add(where, model.output_codec.unknown(output))
     if said := noticed.line():
-        _warn(said)
+        warn(said)
     return 0
-
-
-def _warn(message: str) -> None:
-    print(f"noisychannel: {message}", file=sys.stderr)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from noisychannel.alignment import draw_alignment
 from noisychannel.api import NoisyChannel
-from noisychannel.cli.decode import explain
+from noisychannel.cli.decode import Decoded, explain, seen_symbols
 from noisychannel.cli.evaluate import EvaluateOptions, evaluate_run
 from noisychannel.cli.options import parse_options
 from noisychannel.cli.progress import make_display
@@ -89,7 +89,7 @@ def demo_config(options: DemoOptions) -> RunConfig:
         direct=replace(model, bidirectional=True),
         channel=model,
         lm=ModelConfig(hidden_size=256, num_layers=1, dropout=0.1, batch_size=128, max_epochs=3, learning_rate=3e-3),
-        training=TrainingConfig(batch_size=32, max_updates=2000, learning_rate=2e-3, patience=4, decay_patience=1),
+        training=TrainingConfig(batch_size=32, max_updates=1200, learning_rate=2e-3, patience=4, decay_patience=1),
     )
 
 
@@ -128,7 +128,7 @@ def _show_examples(directory: RunDirectory, evaluated: Evaluated) -> None:
         for n in chosen:
             noun, (reference,) = evaluated.held_out.inputs[n], evaluated.held_out.references[n]
             print(f"\n{FULL} is {label}: {noun} → {reference} (direct alone: {alone[n]})")
-            explain(noun, full(noun, n_best=3), full)
+            explain(noun, Decoded(full(noun, n_best=3), full.input_codec.unknown(noun), seen_symbols(full, noun)), full)
 
 
 def _show_models(directory: RunDirectory) -> None:

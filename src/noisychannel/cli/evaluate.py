@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,9 +13,10 @@ import numpy as np
 from noisychannel.api import NoisyChannel
 from noisychannel.atomic import write_text
 from noisychannel.baselines import BASELINES
-from noisychannel.cli.options import parse_options
+from noisychannel.cli.options import check_at_least, parse_options
 from noisychannel.cli.progress import counting
 from noisychannel.cli.tune import load_all
+from noisychannel.cli.warn import tune_first, warn
 from noisychannel.comparison import ComparedSystem, compared_systems
 from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource
@@ -105,6 +105,10 @@ def run(words: list[str]) -> int:
     options = parse_options(EvaluateOptions, words, ("run", "file"), USAGE)
     if not options.run or not options.file:
         raise BadInputError("evaluate needs a run directory and a test set: noisychannel evaluate runs/demo test.tsv")
+    check_at_least(1, options, "samples", "batch_size")
+    check_at_least(0, options, "seed")
+    if options.json is not None and (Path(options.json).is_dir() or not Path(options.json).parent.is_dir()):
+        raise BadInputError(f"--json: {options.json} cannot be a file; name one in a directory that is there")
     evaluated = evaluate_run(RunDirectory.open(Path(options.run)), options)
     print(evaluated.table())
     if options.json is not None:
@@ -125,13 +129,15 @@ def evaluate_run(directory: RunDirectory, options: EvaluateOptions) -> Evaluated
     text = codecs[1].config
     metrics = [make_metric(name, options.tokenize if name == "bleu" else None, text) for name in options.metrics]
     names = options.systems or _tuned_everywhere(list(runs.values()))
+    if not options.systems and names == ["direct"]:
+        warn(f"{directory.path}: not tuned, so the direct model is evaluated alone; {tune_first(directory)}")
     systems = compared_systems(list(runs.values()), names, options.k1, options.k2)
     pairs = _training_rows(directory, codecs, options.baselines)
     parts = [_Part.load(group, run, systems, rows[group], options) for group, run in runs.items()]
     measuring = _Measuring(parts, metrics, options)
     # The direct models come first: all others are compared with them.
     measured = [measuring.system(system) for system in systems]
-    baselines = [measuring.baseline(name, pairs, systems[0].label) for name in options.baselines]
+    baselines = [measuring.baseline(name, pairs, systems[0].label) for name in dict.fromkeys(options.baselines)]
     return Evaluated(str(directory.path), measuring.held_out, metrics, measuring.bootstrap, [*baselines, *measured])
 
 
@@ -141,7 +147,7 @@ def _tuned_everywhere(runs: Sequence[RunDirectory]) -> list[str]:
     every = dict.fromkeys(name for systems in known for name in systems)
     names = [name for name in every if all(name in systems for systems in known)]
     if missing := [name for name in every if name not in names]:
-        print(f"noisychannel: {', '.join(missing)}: left out, for it was not tuned for all groups", file=sys.stderr)
+        warn(f"{', '.join(missing)}: left out, for it was not tuned for all groups")
     return names
 
 

@@ -63,6 +63,14 @@ def parse_options(cls: type[T], words: Sequence[str], positional: Sequence[str],
     return cls(**{name: parsed[name] for name in kinds})
 
 
+def check_at_least(least: int, options: object, *names: str) -> None:
+    """Refuse numbers below ``least``; an option that was not given is no number."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise BadInputError(f"--{name}: must be at least {least}, but is {value}")
+
+
 def key_help(parser: ArgumentParser) -> str:
     """The options a parser knows, without those that it adds of itself and that mean nothing here."""
     text = parser.format_help().partition("\n\n")[2]

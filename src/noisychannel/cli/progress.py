@@ -128,11 +128,7 @@ def describe_limit(event: Finished) -> str:
     if not event.at_limit:
         return ""
     improving = "dev was still improving" if event.best_step == event.step else "its patience had not run out"
-    role = event.label.rpartition(" ")[2]
-    return (
-        f"; stopped at its limit of {event.step} updates while {improving}; to train it further: "
-        f"noisychannel train RUN_DIR/config.yaml --{role}.max_updates {2 * event.step}"
-    )
+    return f"; stopped at its limit after {event.step} updates while {improving}; to train it further: {event.further}"
 
 
 @contextmanager

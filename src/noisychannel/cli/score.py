@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from noisychannel.cli.json_lines import json_line
-from noisychannel.cli.options import parse_options
+from noisychannel.cli.options import check_at_least, parse_options
+from noisychannel.cli.warn import warn, warn_unfinished
 from noisychannel.data.rows import Columns, Row, read_pairs
 from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
@@ -58,17 +58,14 @@ def run(words: list[str]) -> int:
     options = parse_options(ScoreOptions, words, ("run", "file"), USAGE)
     if not options.run:
         raise BadInputError("score needs a run directory: noisychannel score runs/demo pairs.tsv")
-    if options.batch_size < 1:
-        raise BadInputError(f"--batch_size: must be at least 1, but is {options.batch_size}")
+    check_at_least(1, options, "batch_size")
     directory = RunDirectory.open(Path(options.run))
     scorer = Scorer(directory, choose_device(options.device), options.models, options.batch_size)
-    for role in scorer.models:
-        if not directory.finished(role):
-            _warn(f"{directory.path}: the training of {role} is unfinished; this is its best model so far")
+    warn_unfinished(directory, scorer.models)
     for record in scorer.score(_read_rows(directory, options)):
         print(json_line(record))
     if scorer.unknown:
-        _warn(f"{scorer.unknown} symbols were unknown to the vocabularies and scored as <unk>")
+        warn(f"{scorer.unknown} symbols were unknown to the vocabularies and scored as <unk>")
     return 0
 
 
@@ -77,7 +74,3 @@ def _read_rows(directory: RunDirectory, options: ScoreOptions) -> Iterator[Row]:
     columns = Columns.parse(options.columns or data.columns, "--columns", ("input", "output"))
     source = "/dev/stdin" if options.file == "-" else options.file
     return read_pairs([source], columns, data.feature_separator)
-
-
-def _warn(message: str) -> None:
-    print(f"noisychannel: {message}", file=sys.stderr)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from noisychannel.api import NoisyChannel
-from noisychannel.cli.options import parse_options
+from noisychannel.cli.options import check_at_least, parse_options
 from noisychannel.cli.progress import counting
+from noisychannel.cli.warn import finish, warn, warn_unfinished
 from noisychannel.data.prepare import DataSource
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
@@ -30,7 +30,7 @@ find them. The n-best lists are decoded once and kept with their terms; the sear
 again with what it found, merges the lists, and repeats until nothing moves. The direct model alone is always compared,
 so a system with it is never below it on dev. A run with groups is tuned as a whole, on the dev data of all of them,
 which then share the weights; to tune one group alone, name its directory. Each system is written when it is tuned, and
-when all are, decode uses the last one.
+when all are, decode uses the largest.
 
 systems: direct+length, direct+lm, channel+lm, direct+channel+lm; all for which the run has models where not given.
 metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
@@ -39,7 +39,7 @@ example:
   noisychannel tune runs/demo --metric accuracy --k1 60 --k2 30
 """
 
-FEW = 50
+FEW = 100
 """Dev pairs; weights tuned on fewer fit these pairs rather than the task."""
 
 
@@ -98,15 +98,14 @@ def run(words: list[str]) -> int:
 
 
 def tune_run(options: TuneOptions) -> list[Tuned]:
-    """Tune every system asked for, and write weights.json. When all are tuned, the last is the run's default.
+    """Tune every system asked for, and write weights.json. When all are tuned, the largest is the run's default.
 
     All groups of a run share the weights.
     """
-    if options.max_length is not None and options.max_length < 2:
-        raise BadInputError(
-            f"--max_length: must be at least 2 for tuning, but is {options.max_length}: EOS counts, "
-            "so there would be no outputs to choose among"
-        )
+    check_at_least(1, options, "n_best", "limit", "batch_size")
+    check_at_least(0, options, "iterations", "seed")
+    # EOS counts: of length 1 there would be no outputs to choose among.
+    check_at_least(2, options, "max_length")
     directory = RunDirectory.open(Path(options.run))
     systems = choose_systems(directory, options.systems)
     search = SearchSettings(
@@ -127,7 +126,7 @@ def tune_run(options: TuneOptions) -> list[Tuned]:
         raise BadInputError(f"{directory.path}: there are no dev pairs to tune on; see --limit")
     references = [texts for part in parts for texts in part.held_out.references]
     if len(references) < FEW:
-        _warn(
+        warn(
             f"{directory.path}: tuning on {len(references)} dev pairs; weights that fit fewer than {FEW} may do worse "
             "on other inputs than the direct model alone: give more dev pairs (data.dev, or a larger --limit)"
         )
@@ -166,11 +165,13 @@ class _Part(NamedTuple):
 
 
 def choose_systems(directory: RunDirectory, names: list[str]) -> list[System]:
-    """The systems named, or all that the run has models for, smallest first."""
+    """The systems named, or all that the run has models for, smallest first: a larger one starts from the smaller."""
     for name in names:
         if name not in SYSTEMS:
             raise BadInputError(f"unknown system {name!r}; the systems are {', '.join(SYSTEMS)}")
-    chosen = [SYSTEMS[name] for name in names or SYSTEMS if name != "direct"]
+    chosen = [system for name, system in SYSTEMS.items() if name in (names or SYSTEMS) and name != "direct"]
+    if not chosen:
+        raise BadInputError("direct has no weights to tune; name a larger system, or none for all")
     lacking = {
         system: (run, role)
         for system in chosen
@@ -180,8 +181,11 @@ def choose_systems(directory: RunDirectory, names: list[str]) -> list[System]:
     }
     if names and lacking:
         system, (run, role) = next(iter(lacking.items()))
-        raise BadInputError(f"{run.path}: {system.name} needs the model {role}, which the run does not hold")
+        hint = finish(run) if run.state_file(role).exists() else f"train it with --models {role}"
+        raise BadInputError(f"{run.path}: {system.name} needs the model {role}, which the run does not hold; {hint}")
     possible = [system for system in chosen if system not in lacking]
+    for run, role in dict.fromkeys(lacking.values()):
+        warn_unfinished(run, [role])
     if not possible:
         raise BadInputError(f"{directory.path}: there is nothing to tune; train a direct model first")
     return possible
@@ -198,6 +202,7 @@ def load_all(directory: RunDirectory, systems: list[System], search: SearchSetti
     roles = dict.fromkeys(role for system in systems for role in roles_of(system))
     try:
         models = {role: directory.load_model(role, choose_device(device)) for role in roles}
+        warn_unfinished(directory, roles)
         return NoisyChannel(*directory.codecs(), models, Weights(), search)
     except ValueError as error:
         raise BadInputError(str(error)) from error
@@ -212,7 +217,3 @@ def _tuned_system(tuned: Tuned, search: SearchSettings, sentences: int) -> Tuned
         "history": [asdict(step) for step in tuned.history],
     }
     return TunedSystem(tuned.system, tuned.weights, search, record)
-
-
-def _warn(message: str) -> None:
-    print(f"noisychannel: {message}", file=sys.stderr)

@@ -46,10 +46,14 @@ class Finished(NamedTuple):
     best_step: int
     dev_perplexity: float
     seconds: float
-    at_limit: bool
-    """Whether max_updates or max_epochs ended it, so that more updates may still make it better."""
+    further: str = ""
+    """If max_updates or max_epochs ended it, so that more may still make it better: the command to train it further."""
     word_list: Fitted | None = None
     """Of a language model that has one."""
+
+    @property
+    def at_limit(self) -> bool:
+        return bool(self.further)
 
 
 Event = Started | Advanced | Evaluated | Finished

@@ -231,9 +231,17 @@ class Learner:
             self.metrics.close()
         state, seconds = self.state, time.monotonic() - self._began
         perplexity = _perplexity(state.best_loss)
-        finished = Finished(self.job.label, state.step, state.best_step, perplexity, seconds, at_limit, fitted)
+        further = self._command_further() if at_limit else ""
+        finished = Finished(self.job.label, state.step, state.best_step, perplexity, seconds, further, fitted)
         self.listen(finished)
         return finished
+
+    def _command_further(self) -> str:
+        """With twice the limit that ended the training."""
+        key, value = "max_updates", 2 * self.state.step
+        if self.state.epoch >= self.limits.epochs:
+            key, value = "max_epochs", 2 * self.state.epoch
+        return f"noisychannel train {self.job.config.run_dir}/config.yaml --{self.job.role}.{key} {value}"
 
     def _add_word_list(self) -> Fitted:
         corpora = self.train_corpus, self.dev_corpus

@@ -53,8 +53,8 @@ def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: 
             if not world.leads:
                 jobs = _jobs(run, config, run.header()["groups"])
             finished = [train_model(job, world, listen) for job in jobs]
-            if world.leads:
-                _remove_data(run)
+            if world.leads and jobs:
+                _close(run, jobs, say)
             return finished if world.leads else []
     finally:
         world.leave()
@@ -74,7 +74,7 @@ def train_runs(
         processes = configs[0].jobs or choose_processes(len(jobs), choose_device(configs[0].device))
         finished = run_jobs(jobs, processes, listen)
         for config in configs:
-            _remove_data(RunDirectory(Path(config.run_dir)))
+            _close(RunDirectory(Path(config.run_dir)), jobs, say)
         return finished
 
 
@@ -86,9 +86,17 @@ def prepare_run(config: RunConfig, say: Say = print) -> None:
         _remove_data(run)
 
 
+def _close(run: RunDirectory, jobs: Sequence[Job], say: Say) -> None:
+    """After a training: remove the encoded data, and tell of weights that belong to the models of before."""
+    tuned = any(job.role in ("direct", "channel", "lm") and Path(job.config.run_dir) == run.path for job in jobs)
+    _remove_data(run)
+    if tuned and any(group.weights_file.exists() for group in run.groups()):
+        say(f"{run.path}: its weights were tuned with the models of before; tune again: noisychannel tune {run.path}")
+
+
 def _remove_data(run: RunDirectory) -> None:
-    for group in run.header()["groups"]:
-        shutil.rmtree(run.group(group).data_dir, ignore_errors=True)
+    for group in run.groups():
+        shutil.rmtree(group.data_dir, ignore_errors=True)
 
 
 def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool, begun: bool) -> list[Job]:
@@ -106,7 +114,10 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         record = _continued(run, config)
         groups = run.header()["groups"]
         if not _jobs(run, config, groups):
-            say(f"{run.path}: every model is trained already; start anew with --overwrite")
+            say(
+                f"{run.path}: nothing to do, every model is trained. One that its limit ended trains further with a "
+                "larger limit; one that patience ended does not. --overwrite erases them and starts over"
+            )
             return []
         codecs = _codecs(run)
     elif config.data.vocabularies is not None:
@@ -138,8 +149,6 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         forget_after(files.metrics_file, job.role, step)
         if step:
             say(f"{job.label}: resuming at step {step}")
-    if jobs and any(run.group(group).weights_file.exists() for group in prepared):
-        say(f"{run.path}: its weights were tuned with the models of before; tune again after this training")
     return jobs
 
 
