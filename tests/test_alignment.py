@@ -98,9 +98,15 @@ def test_combining_marks_take_none() -> None:
     """)
 
 
-@pytest.mark.parametrize("positions", [[0, 1], [0, 1, 1, 2]], ids=["too few", "too many"])
+@pytest.mark.parametrize("positions", [[0, 1], [0, 1, 1, 1]], ids=["too few", "too many"])
 def test_every_output_and_the_end_need_a_position(positions: list[int]) -> None:
     with pytest.raises(ValueError, match="zip"):
+        draw_alignment("a", "xy", positions)
+
+
+@pytest.mark.parametrize("positions", [[0, 1, 2], [-1, 0, 1]])
+def test_positions_outside_the_input_are_refused(positions: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"positions must lie in 0\.\.1"):
         draw_alignment("a", "xy", positions)
 
 

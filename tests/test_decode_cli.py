@@ -270,7 +270,7 @@ def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
     assert main([*words, "--systems", "channel+lm", "--k1", "2", "--k2", "3"]) == 2
     assert "k1 and k2 must satisfy" in capsys.readouterr().err
     assert main(["tune", str(run), "--limit", "0"]) == 2
-    assert "there are no dev pairs to tune on" in capsys.readouterr().err
+    assert "--limit: must be at least 1, but is 0" in capsys.readouterr().err
 
 
 def test_tuning_with_room_for_nothing_is_refused_and_with_little_works(trained: Path, tmp_path: Path, capsys) -> None:
@@ -278,7 +278,7 @@ def test_tuning_with_room_for_nothing_is_refused_and_with_little_works(trained: 
     narrow = ["tune", str(run), "--k1", "1", "--k2", "1", "--limit", "20", "--iterations", "1", "--max_length"]
     assert main([*narrow, "1"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "--max_length: must be at least 2 for tuning, but is 1" in line
+    assert "--max_length: must be at least 2, but is 1" in line
     assert not (run / "weights.json").exists()
     assert main([*narrow, "2"]) == 0
     assert "tuning on 20 dev pairs" in capsys.readouterr().err
