@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from noisychannel import __version__
@@ -63,7 +62,7 @@ def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: st
     record["noisychannel"] = __version__
     if default is not None:
         record["default"] = default
-    write_text(_file(run), json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+    write_text(run.weights_file, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
 
 
 def read_systems(run: RunDirectory) -> dict[str, TunedSystem]:
@@ -78,7 +77,7 @@ def read_systems(run: RunDirectory) -> dict[str, TunedSystem]:
             for name, entry in record["systems"].items()
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise NoisyChannelError(f"{_file(run)}: damaged ({error}); tune again with noisychannel tune") from error
+        raise NoisyChannelError(f"{run.weights_file}: damaged ({error}); tune again with noisychannel tune") from error
     default = tuned.get(record.get("default", ""), UNTUNED)
     return {UNTUNED.name: replace(UNTUNED, search=default.search.of_direct())} | tuned
 
@@ -97,15 +96,11 @@ def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
     return systems[name]
 
 
-def _file(run: RunDirectory) -> Path:
-    return run.path / "weights.json"
-
-
 def _read(run: RunDirectory) -> dict[str, Any] | None:
-    if not _file(run).exists():
+    if not run.weights_file.exists():
         return None
     try:
-        record: dict[str, Any] = json.loads(_file(run).read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads(run.weights_file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise NoisyChannelError(f"{_file(run)}: damaged ({error}); tune again with noisychannel tune") from error
+        raise NoisyChannelError(f"{run.weights_file}: damaged ({error}); tune again with noisychannel tune") from error
     return record
