@@ -288,7 +288,7 @@ def test_a_tuning_that_is_interrupted_leaves_the_default_alone(
     trained: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Path(shutil.copytree(trained, tmp_path / "run"))
-    words = ["tune", str(run), "--k1", "4", "--k2", "2", "--limit", "50", "--iterations", "1"]
+    words = ["tune", str(run), "--k1", "4", "--k2", "2", "--limit", "20", "--iterations", "1"]
 
     def interrupted(system: System, *arguments: Any, **options: Any) -> Tuned:
         if system.name == "channel+lm":
@@ -297,7 +297,7 @@ def test_a_tuning_that_is_interrupted_leaves_the_default_alone(
 
     with monkeypatch.context() as patch:
         patch.setattr("noisychannel.cli.tune.tune", interrupted)
-        patch.setattr("noisychannel.cli.tune.FEW", 50)  # dev pairs that are enough
+        patch.setattr("noisychannel.cli.tune.FEW", 20)  # dev pairs that are enough
         assert main(words) == 1
         assert "tuning on" not in capsys.readouterr().err
         record = json.loads((run / "weights.json").read_text())

@@ -99,7 +99,7 @@ def test_evaluations_by_steps_and_batches_by_symbols(tmp_path: Path) -> None:
 @pytest.mark.parametrize("models", [("direct", "lm"), ("channel", "attention")])
 def test_dropout_does_not_depend_on_the_neighbours(tmp_path: Path, models: tuple[Role, ...]) -> None:
     """One group trained beside two others, of which one is far ahead, and the same group trained by itself."""
-    settings = {"max_updates": 12, "learning_rate": 0.003}
+    settings = {"max_updates": 9, "learning_rate": 0.003}
     beside, alone = (grouped(tmp_path / name, True, **settings) for name in ("beside", "alone"))
     for config in (beside, alone):
         config.models = list(models)
@@ -113,7 +113,7 @@ def test_dropout_does_not_depend_on_the_neighbours(tmp_path: Path, models: tuple
     train(alone)
     beside.training.max_updates = 5
     train(beside)
-    beside.training.max_updates = 12
+    beside.training.max_updates = 9
     train(beside)
     assert_same_training(beside, alone, rel=1e-4, groups=["doubled"])
     dry = grouped(tmp_path / "dry", True, **settings)
