@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import math
@@ -42,8 +43,22 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def decode(run: Path, text: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "noisychannel", "decode", str(run), *options]
-    return subprocess.run(command, input=text, capture_output=True, check=False)
+    """The command in this process, with streams of its own: to start a program takes longer than to decode."""
+    words = ["decode", str(run), *options]
+    given, shown, told = (io.TextIOWrapper(io.BytesIO(x), "utf-8", write_through=True) for x in (text, b"", b""))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, stream in (("stdin", given), ("stdout", shown), ("stderr", told)):
+            patch.setattr(sys, name, stream)
+        code = main(words)
+    return subprocess.CompletedProcess(words, code, shown.buffer.getvalue(), told.buffer.getvalue())  # type: ignore[attr-defined]
+
+
+def test_the_program_reads_standard_input(trained: Path) -> None:
+    command = [sys.executable, "-m", "noisychannel", "decode", str(trained), "--weights", FULL]
+    done = subprocess.run(command, input=b"bad\nk\n", capture_output=True, check=False)
+    here = decode(trained, b"bad\nk\n", "--weights", FULL)
+    assert (done.returncode, done.stdout, done.stderr) == (here.returncode, here.stdout, here.stderr)
+    assert done.stdout == b"baad\nk\n"
 
 
 def test_lines_in_lines_out_in_order(trained: Path, tmp_path: Path, capsys) -> None:
