@@ -1,5 +1,6 @@
 # make demo    train, tune and evaluate on German nouns, from nothing
 # make test    lint, types and every test, from nothing
+# make test-long   further cases of some tests, which take a few more minutes
 # make bench   time and memory of the loss, training steps and decoding on this machine
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +8,7 @@ VENV := .venv
 export PIP_CONSTRAINT := constraints.txt
 PIP := $(VENV)/bin/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test bench clean
+.PHONY: demo test test-long bench clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/noisychannel demo
@@ -17,6 +18,9 @@ test: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n auto --dist worksteal
+
+test-long: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n auto --dist worksteal -m long
 
 bench: $(VENV)/.core
 	$(VENV)/bin/noisychannel bench

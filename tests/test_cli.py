@@ -373,7 +373,7 @@ def test_a_full_disk_ends_in_one_line_and_the_training_resumes(tmp_path: Path) -
     assert RunDirectory(Path(config.run_dir)).finished("direct")
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.long), "2"])
 def test_ctrl_c_saves_and_the_training_resumes(jobs: str, tmp_path: Path) -> None:
     # More models than jobs: the one that waits must not begin.
     config = toy_config(tmp_path, models=("direct", "channel", "lm"), rows=500, max_epochs=800, patience=800)

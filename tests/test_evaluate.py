@@ -77,7 +77,9 @@ def repeated_words(file: Path) -> Path:
 # --- what is drawn, and what is recorded
 
 
-@pytest.mark.parametrize("by", ["input", "line", "output", "document"])
+@pytest.mark.parametrize(
+    "by", ["input", "document", *(pytest.param(x, marks=pytest.mark.long) for x in ("line", "output"))]
+)
 def test_every_figure_can_be_computed_from_the_record(by: str, tuned: Callable[..., Path], tmp_path: Path) -> None:
     """The intervals and p-values are those of the units asked for: of inputs unless something else is named."""
     run, test = tuned(WITH_LENGTH, WITH_LM), repeated_words(tmp_path / "test.tsv")

@@ -103,7 +103,11 @@ def test_the_enumeration(values: str, tolerance: float, seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("I", "J"), [(1, 1), (1, 7), (7, 1), (31, 33), (32, 32), (40, 33), (65, 66), (70, 64), (3, 80)]
+    ("I", "J"),
+    [
+        *[(1, 1), (1, 7), (7, 1), (31, 33), (32, 32), (3, 80)],
+        *[pytest.param(I, J, marks=pytest.mark.long) for I, J in ((40, 33), (65, 66), (70, 64))],
+    ],
 )
 def test_sizes_around_those_of_vectors_and_warps(I: int, J: int) -> None:
     lengths = [(I, J), (max(1, I - 1), max(1, J // 2))]

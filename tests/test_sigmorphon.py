@@ -212,6 +212,7 @@ def test_attributes_become_the_tags_of_the_year(year: Year) -> None:
             tags_of(bad, year)
 
 
+@pytest.mark.long  # of 2017, whose code it is, above
 def test_the_command_writes_the_results_of_2023(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

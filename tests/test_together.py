@@ -96,7 +96,7 @@ def test_evaluations_by_steps_and_batches_by_symbols(tmp_path: Path) -> None:
     assert_same_training(one, apart)
 
 
-@pytest.mark.parametrize("models", [("direct", "lm"), ("channel", "attention")])
+@pytest.mark.parametrize("models", [("direct", "lm"), pytest.param(("channel", "attention"), marks=pytest.mark.long)])
 def test_dropout_does_not_depend_on_the_neighbours(tmp_path: Path, models: tuple[Role, ...]) -> None:
     """One group trained beside two others, of which one is far ahead, and the same group trained by itself."""
     settings = {"max_updates": 9, "learning_rate": 0.003}

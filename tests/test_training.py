@@ -53,7 +53,7 @@ def finish(process: subprocess.Popen[bytes]) -> None:
     assert process.returncode == 0, output.decode()
 
 
-@pytest.mark.parametrize("task", [copy, double_vowels])
+@pytest.mark.parametrize("task", [pytest.param(copy, marks=pytest.mark.long), double_vowels])
 def test_direct_and_channel_learn_monotone_tasks(task, tmp_path: Path) -> None:
     models = ("direct", "channel")
     config = toy_config(tmp_path, task, models=models, rows=2000, batch_size=20, max_epochs=6, decay_patience=1)
@@ -119,7 +119,7 @@ def test_kill_9_and_resume_gives_exactly_the_losses_of_an_uninterrupted_run(tmp_
         assert run.finished(role)
 
 
-@pytest.mark.parametrize("models", [("direct",), ("lm",)])
+@pytest.mark.parametrize("models", [("direct",), pytest.param(("lm",), marks=pytest.mark.long)])
 def test_two_processes_have_the_losses_of_one(models, tmp_path: Path) -> None:
     # 101 rows in batches of 25: the last batch has one row, so one of the processes has none.
     def config(name: str) -> RunConfig:
