@@ -233,6 +233,9 @@ def test_training_says_what_the_list_brings(trained: Path, capsys: pytest.Captur
     assert command[-2:] == ["--lm.max_epochs", "2"]
     assert main(command) == 0
     assert "lm: finished after 52 steps" in capsys.readouterr().err
+    records = [json.loads(line) for line in (trained.parent / "told" / "metrics.jsonl").read_text().splitlines()]
+    (again,) = [record for record in records if record["kind"] == "dev with word list"]
+    assert again != fitted, "the list is fitted again, and recorded once"
 
 
 def test_decoding_uses_the_list(trained: Path) -> None:

@@ -19,13 +19,22 @@ def provenance() -> dict[str, str | None]:
     return {"noisychannel": __version__, "commit": commit(), "torch": str(torch.__version__)}
 
 
-def commit() -> str | None:
-    """The commit of the checkout this package is in, with a plus if files have changed since; None without one."""
+def commit(file: Path = Path(__file__)) -> str | None:
+    """The commit of the checkout that a file of this package is in, with a plus if files have changed since.
+
+    None if there is none: an installed copy may lie inside a repository of its user's, which says nothing about it.
+    """
     if named := os.environ.get(COMMIT):
         return named
-    described = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=12", "--dirty=+"]
-    try:
-        done = subprocess.run([*described, "--exclude=*"], capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
+    if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return None
-    return done.stdout.strip() or None
+    return _git(file.parent, "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*")
+
+
+def _git(directory: Path, *words: str) -> str | None:
+    """What git says; None if it fails or is not there."""
+    try:
+        done = subprocess.run(["git", *words], cwd=directory, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -75,7 +75,7 @@ class StackedDropout(nn.Module):
 
 
 class StackedEmbedding(nn.Module):
-    def __init__(self, models: Sequence[nn.Embedding], masks: Masks) -> None:
+    def __init__(self, models: Sequence[nn.Embedding]) -> None:
         super().__init__()
         self.weight = _stacked_parameter([model.weight for model in models])
 
@@ -86,7 +86,7 @@ class StackedEmbedding(nn.Module):
 
 
 class StackedLinear(nn.Module):
-    def __init__(self, models: Sequence[nn.Linear], masks: Masks) -> None:
+    def __init__(self, models: Sequence[nn.Linear]) -> None:
         super().__init__()
         self.weight = _stacked_parameter([model.weight for model in models])
         self.bias = None
@@ -98,7 +98,7 @@ class StackedLinear(nn.Module):
 
 
 class StackedEmission(nn.Module):
-    def __init__(self, models: Sequence[Emission], masks: Masks) -> None:
+    def __init__(self, models: Sequence[Emission]) -> None:
         super().__init__()
         self.weight = _stacked_parameter([model.weight for model in models])
         self.bias = _stacked_parameter([model.bias for model in models])
@@ -224,9 +224,9 @@ def _back(gates: Tensor, before: Tensor, after: Tensor, by_hidden: Tensor, by_ce
 
 
 _STACKED: dict[type[nn.Module], Any] = {
-    nn.Embedding: StackedEmbedding,
-    nn.Linear: StackedLinear,
+    nn.Embedding: lambda models, masks: StackedEmbedding(models),
+    nn.Linear: lambda models, masks: StackedLinear(models),
     nn.LSTM: StackedLSTM,
-    Emission: StackedEmission,
+    Emission: lambda models, masks: StackedEmission(models),
     nn.Dropout: StackedDropout,
 }

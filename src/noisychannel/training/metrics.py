@@ -11,6 +11,9 @@ from typing import Any
 from noisychannel.atomic import cannot_write, write_text
 from noisychannel.errors import missing_extra
 
+WITH_WORD_LIST = "dev with word list"
+"""The kind of the record of a fitted word list."""
+
 
 class MetricsLog:
     """Appends records of one model to the run's file; several processes may append to the same file."""
@@ -41,7 +44,10 @@ class MetricsLog:
 
 
 def forget_after(file: Path, model: str, step: int) -> None:
-    """Drop a model's records later than ``step`` (they will be made again), and a last line that was cut off."""
+    """Drop a model's records that will be made again, and a last line that was cut off.
+
+    Those are the records later than ``step``, and that of its word list, which is fitted at the end.
+    """
     if not file.exists():
         return
     kept = []
@@ -52,7 +58,7 @@ def forget_after(file: Path, model: str, step: int) -> None:
             continue
         if not isinstance(record, dict):
             continue
-        if record["model"] != model or record["step"] <= step:
+        if record["model"] != model or (record["step"] <= step and record["kind"] != WITH_WORD_LIST):
             kept.append(line)
     write_text(file, "".join(kept))
 
