@@ -20,7 +20,7 @@ import torch
 
 from noisychannel import SSNT, Hypothesis, LanguageModel, NoisyChannelDecoder, Weights, __version__
 from noisychannel.decode.reference import ReferenceDecoder
-from noisychannel.symbols import EOS
+from noisychannel.ids import EOS
 
 BEAMS = ((2, 1), (4, 2), (8, 4), (16, 8))
 INPUT_SYMBOLS, OUTPUT_SYMBOLS, HIDDEN, SCALE = 9, 9, 4, 3.0

@@ -24,7 +24,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 import oracles
 from noisychannel import SSNT, Hypothesis, LanguageModel, Weights
-from noisychannel.symbols import BOS, EOS, PAD
+from noisychannel.ids import BOS, EOS, PAD
 
 Tokens = tuple[int, ...]
 

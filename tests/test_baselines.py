@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noisychannel.baselines import BASELINES, SuffixRules, align, split
-from noisychannel.reproduce.inflection_data import TaggedPair, read_sigmorphon
+from noisychannel.evaluation.baselines import BASELINES, SuffixRules, align, split
+from noisychannel.experiments.inflection_data import TaggedPair, read_sigmorphon
 
 WORD = st.text("abc", max_size=7)
 

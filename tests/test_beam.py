@@ -13,8 +13,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from noisychannel.decode.beam import beam_search
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.ids import BOS, EOS, PAD, UNK
 from noisychannel.models.seq2seq import Seq2Seq
-from noisychannel.symbols import BOS, EOS, PAD, UNK
 
 INPUTS = [[4, 5, 6, 4, EOS], [6, EOS], [EOS], [5, 5, 4, EOS], [4, EOS]]
 WEIGHTS = [0.0, 0.7, 3.0, -0.4]

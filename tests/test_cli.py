@@ -20,10 +20,10 @@ import yaml
 from noisychannel import NoisyChannel, Weights
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.main import COMMANDS, main
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
 from noisychannel.training.parse import dump_config, known_keys, parse_config
-from noisychannel.weights import SearchSettings
 from toys import tag, toy_config, write_pairs
 
 CONFIGS = Path(__file__).parent.parent / "configs"

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from noisychannel.atomic import write_text
 from noisychannel.data.codec import Codec
-from noisychannel.data.symbols import (
+from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.ids import EOS, UNK
+from noisychannel.text import (
     Characters,
     Splitter,
     Subwords,
@@ -28,8 +30,6 @@ from noisychannel.data.symbols import (
     make_splitter,
     normalise,
 )
-from noisychannel.errors import BadInputError, NoisyChannelError
-from noisychannel.symbols import EOS, UNK
 
 SENTENCES = [
     "the cat sat on the mat",

@@ -20,12 +20,12 @@ from noisychannel import NoisyChannel, Weights
 from noisychannel.cli.decode import parse_weights
 from noisychannel.cli.main import main
 from noisychannel.data.codec import Codec
-from noisychannel.data.symbols import Characters, TextConfig
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
+from noisychannel.text import Characters, TextConfig
 from noisychannel.training.parse import dump_config
 from noisychannel.tuning import System, Tuned, tune
-from noisychannel.weights import SearchSettings
 from toys import copy, double_vowels, tag, toy_config, write_pairs
 
 FULL = "1,0.5,0.3,0.2"

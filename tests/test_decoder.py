@@ -30,8 +30,8 @@ from noisychannel import Hypothesis, NoisyChannelDecoder, Weights
 from noisychannel.decode import chart
 from noisychannel.decode import decoder as decoder_module
 from noisychannel.decode.reference import ReferenceDecoder
+from noisychannel.ids import BOS, EOS, PAD, UNK
 from noisychannel.models.ssnt import SSNT, Side
-from noisychannel.symbols import BOS, EOS, PAD, UNK
 
 INPUTS = [[EOS], [4, EOS], [6, 5, EOS], [3, 4, 5, 6, EOS], [5, 5, 4, EOS], [4, 4, 4, 4, EOS], [6, EOS]]
 SEARCHES = ["viterbi", "marginal"]

@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 
 from noisychannel import NoisyChannel, Weights
-from noisychannel.baselines import BASELINES
 from noisychannel.cli.main import main
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
-from noisychannel.evaluation import HeldOut, decode_held_out, search_errors
-from noisychannel.metrics import make_metric
+from noisychannel.evaluation.baselines import BASELINES
+from noisychannel.evaluation.held_out import HeldOut, decode_held_out, search_errors
+from noisychannel.evaluation.metrics import make_metric
+from noisychannel.evaluation.significance import confidence_interval, paired_bootstrap
 from noisychannel.runs import RunDirectory
-from noisychannel.significance import confidence_interval, paired_bootstrap
 from noisychannel.training.config import RunConfig
 from noisychannel.training.parse import dump_config
-from noisychannel.weights import SearchSettings, TunedSystem, read_system, write_systems
+from noisychannel.weights import TunedSystem, read_system, write_systems
 from toys import double_vowels, toy_config, write_pairs
 
 NARROW, WIDE = SearchSettings(k1=4, k2=2), SearchSettings(k1=8, k2=4, search="marginal", lm_proposals=2)

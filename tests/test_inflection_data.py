@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from noisychannel.data import german_nouns
 from noisychannel.errors import BadInputError
-from noisychannel.reproduce.inflection_data import (
+from noisychannel.experiments.inflection_data import (
     Pair,
     Splits,
     TaggedPair,
@@ -26,7 +26,7 @@ from noisychannel.reproduce.inflection_data import (
     some,
     without_lemmas,
 )
-from noisychannel.reproduce.sigmorphon import Year, tags_of
+from noisychannel.experiments.sigmorphon import Year, tags_of
 
 PLURAL, DATIVE = "case=nominative:number=plural", "case=dative:number=plural"
 TABLES = {

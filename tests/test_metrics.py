@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
-from noisychannel.data.symbols import TextConfig
 from noisychannel.errors import BadInputError
-from noisychannel.metrics import METRICS, FloatArray, Metric, levenshtein, make_metric
+from noisychannel.evaluation.metrics import METRICS, FloatArray, Metric, levenshtein, make_metric
+from noisychannel.text import TextConfig
 
 driven = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import oracles
 from noisychannel import SSNT, LanguageModel
-from noisychannel.symbols import BOS, EOS, PAD, UNK
+from noisychannel.ids import BOS, EOS, PAD, UNK
 
 exhaustive = settings(max_examples=30, deadline=None, derandomize=True)
 

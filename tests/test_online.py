@@ -29,7 +29,7 @@ from decoder_oracles import (
 )
 from noisychannel import SSNT, Hypothesis, LanguageModel, NoisyChannelDecoder, Weights
 from noisychannel.decode.online import OnlineDecoder, Progress
-from noisychannel.symbols import BOS, EOS, PAD
+from noisychannel.ids import BOS, EOS, PAD
 
 SEARCHES = ["viterbi", "marginal"]
 ALL = Weights(direct=0.8, channel=0.6, lm=0.5, length=0.4)

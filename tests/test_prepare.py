@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from noisychannel.data.codec import Codec
 from noisychannel.data.corpus import Sequences
 from noisychannel.data.prepare import Counts, DataConfig, DataSource, Prepared, open_corpus, prepare
-from noisychannel.data.symbols import TextConfig
 from noisychannel.errors import BadInputError, NoisyChannelError
-from noisychannel.symbols import EOS, UNK
+from noisychannel.ids import EOS, UNK
+from noisychannel.text import TextConfig
 
 Table = list[list[str]]
 
@@ -486,7 +486,7 @@ import random, sys
 from pathlib import Path
 
 from noisychannel.data.prepare import DataConfig, DataSource, prepare
-from noisychannel.data.symbols import TextConfig
+from noisychannel.text import TextConfig
 
 def peak():
     # Unlike ru_maxrss this begins anew with the program, and knows nothing of the process that started it.

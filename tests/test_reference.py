@@ -21,7 +21,7 @@ from decoder_oracles import (
 )
 from noisychannel import Weights
 from noisychannel.decode.reference import ReferenceDecoder, _Scores
-from noisychannel.symbols import EOS
+from noisychannel.ids import EOS
 
 SEARCHES = ["viterbi", "marginal"]
 ALL = Weights(direct=0.8, channel=0.6, lm=0.5, length=0.4)

@@ -13,26 +13,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from noisychannel.api import Output
-from noisychannel.baselines import SuffixRules
 from noisychannel.cli.main import main
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.reproduce import inflection, inflection_experiment, reranking
-from noisychannel.reproduce.inflection import Inflection, Scale, Setup
-from noisychannel.reproduce.inflection_data import some
-from noisychannel.reproduce.inflection_experiment import run_experiment
-from noisychannel.reproduce.inflection_report import markdown
-from noisychannel.reproduce.inflection_systems import BASELINE, FULL_BETTER, ROWS, RULES
-from noisychannel.reproduce.measured import Measured, Row
-from noisychannel.reproduce.measuring import measure
-from noisychannel.reproduce.outputs import Outputs, judge, row_name
-from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble, word_list
-from noisychannel.reproduce.tasks import Task, back_translate
-from noisychannel.reproduce.wiktionary import Wiktionary
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.evaluation.baselines import SuffixRules
+from noisychannel.experiments import inflection, inflection_experiment, reranking
+from noisychannel.experiments.inflection import Inflection, Scale, Setup
+from noisychannel.experiments.inflection_data import some
+from noisychannel.experiments.inflection_experiment import run_experiment
+from noisychannel.experiments.inflection_report import markdown
+from noisychannel.experiments.inflection_systems import BASELINE, FULL_BETTER, ROWS, RULES
+from noisychannel.experiments.measured import Measured, Row
+from noisychannel.experiments.measuring import measure
+from noisychannel.experiments.outputs import Outputs, judge, row_name
+from noisychannel.experiments.reranking import choose_from_pool, density_ratio, ensemble, word_list
+from noisychannel.experiments.tasks import Task, back_translate
+from noisychannel.experiments.wiktionary import Wiktionary
+from noisychannel.noisy_channel import Output
 from noisychannel.training.config import ModelConfig
 from noisychannel.tuning import SYSTEMS
-from noisychannel.weights import SearchSettings
 
 RESULTS = Path(__file__).parent.parent / "experiments" / "inflection" / "results"
 FORMS: dict[str, Callable[[str], str]] = {

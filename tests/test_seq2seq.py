@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from noisychannel.ids import BOS, EOS, PAD
 from noisychannel.models.seq2seq import Seq2Seq
-from noisychannel.symbols import BOS, EOS, PAD
 
 KINDS = [
     pytest.param({"attention": attention, "bidirectional": bidirectional, "num_layers": layers}, id=name)

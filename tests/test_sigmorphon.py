@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from noisychannel.api import Output
 from noisychannel.cli import reproduce
 from noisychannel.cli.main import main
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
-from noisychannel.reproduce import sigmorphon
-from noisychannel.reproduce.inflection import Scale, Setup
-from noisychannel.reproduce.inflection_experiment import run_experiment, table_rows
-from noisychannel.reproduce.inflection_report import markdown
-from noisychannel.reproduce.inflection_systems import tasks
-from noisychannel.reproduce.measured import Row
-from noisychannel.reproduce.measuring import measure
-from noisychannel.reproduce.sigmorphon import ALL, Sigmorphon, Year, tags_of
-from noisychannel.reproduce.tasks import Task
+from noisychannel.experiments import sigmorphon
+from noisychannel.experiments.inflection import Scale, Setup
+from noisychannel.experiments.inflection_experiment import run_experiment, table_rows
+from noisychannel.experiments.inflection_report import markdown
+from noisychannel.experiments.inflection_systems import tasks
+from noisychannel.experiments.measured import Row
+from noisychannel.experiments.measuring import measure
+from noisychannel.experiments.sigmorphon import ALL, Sigmorphon, Year, tags_of
+from noisychannel.experiments.tasks import Task
+from noisychannel.noisy_channel import Output
 from noisychannel.training.config import ModelConfig
-from noisychannel.weights import SearchSettings
 
 FORMS: dict[str, Callable[[str], str]] = {
     "case=nominative:number=singular": lambda x: x,

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import noisychannel.significance
+import noisychannel.evaluation.significance
 from noisychannel.errors import BadInputError
-from noisychannel.metrics import METRICS, FloatArray, Metric, make_metric
-from noisychannel.significance import confidence_interval, paired_bootstrap
+from noisychannel.evaluation.metrics import METRICS, FloatArray, Metric, make_metric
+from noisychannel.evaluation.significance import confidence_interval, paired_bootstrap
 
 driven = settings(max_examples=50, deadline=None, derandomize=True)
 
@@ -157,7 +157,7 @@ def test_results_do_not_depend_on_how_many_counts_are_held_at_once(monkeypatch: 
     a, b = (random_statistics(chrf, 60, errors, seed) for errors, seed in [(0.15, 2), (0.2, 3)])
     interval, p = confidence_interval(chrf, a, samples=100), paired_bootstrap(chrf, a, b, samples=100)
     for counts in (1, 60 * 7, 60 * 100):
-        monkeypatch.setattr(noisychannel.significance, "COUNTS_AT_ONCE", counts)
+        monkeypatch.setattr(noisychannel.evaluation.significance, "COUNTS_AT_ONCE", counts)
         assert confidence_interval(chrf, a, samples=100) == interval
         assert paired_bootstrap(chrf, a, b, samples=100) == p
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from interpreter import DEVICE, MARKS, interpreted, portable_is_portable  # noqa: F401 (used by every test)
+from noisychannel.ids import EOS, PAD
 from noisychannel.models import SSNT, LanguageModel, Seq2Seq
 from noisychannel.models import stacked as stacked_module
 from noisychannel.models.masks import Masks
 from noisychannel.models.stacked import StackedLSTM, share_weights, stack
-from noisychannel.symbols import EOS, PAD
 
 with interpreted():
     from noisychannel.kernels import lstm as fused

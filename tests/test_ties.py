@@ -16,7 +16,7 @@ from noisychannel import NoisyChannelDecoder, Weights
 from noisychannel.decode import proposals
 from noisychannel.decode.online import OnlineDecoder
 from noisychannel.decode.reference import ReferenceDecoder
-from noisychannel.symbols import EOS
+from noisychannel.ids import EOS
 
 FAR = 64
 """exp(-64) does not change a sum that begins with 1: log-probabilities are whole numbers."""

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.metrics import FloatArray, make_metric
+from noisychannel.evaluation.metrics import FloatArray, make_metric
+from noisychannel.systems import CHANNEL, DIRECT_ONLY, LENGTH, LM
 from noisychannel.tuning import SYSTEMS, CandidatePool, Candidates, line_search, optimise, tune
 from noisychannel.tuning.search import coordinate_ascent
-from noisychannel.tuning.systems import CHANNEL, DIRECT_ONLY, LENGTH, LM
 
 FULL = SYSTEMS["direct+channel+lm"]
 

@@ -20,9 +20,9 @@ from noisychannel.cli.main import main
 from noisychannel.data.corpus import Sequences
 from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.ids import BOS, EOS
 from noisychannel.models.word_list import OFF, ROOT, Trie, WithWordList, best_share
 from noisychannel.runs import RunDirectory
-from noisychannel.symbols import BOS, EOS
 from noisychannel.training.parse import dump_config, parse_config
 from toys import toy_config
 

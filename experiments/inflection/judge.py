@@ -12,8 +12,8 @@ import lzma
 import sys
 from pathlib import Path
 
-from noisychannel.reproduce.inflection_report import markdown
-from noisychannel.reproduce.outputs import Outputs, judge, row_name
+from noisychannel.experiments.inflection_report import markdown
+from noisychannel.experiments.outputs import Outputs, judge, row_name
 
 
 def main() -> None:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from noisychannel.api import NoisyChannel
     from noisychannel.decode.decoder import NoisyChannelDecoder
     from noisychannel.decode.hypothesis import Hypothesis
     from noisychannel.decode.objective import Weights
     from noisychannel.decode.online import OnlineDecoder
     from noisychannel.models import SSNT, LanguageModel, Seq2Seq
+    from noisychannel.noisy_channel import NoisyChannel
 
 _HOMES = {
     "SSNT": "noisychannel.models",
     "LanguageModel": "noisychannel.models",
     "Seq2Seq": "noisychannel.models",
     "Hypothesis": "noisychannel.decode.hypothesis",
-    "NoisyChannel": "noisychannel.api",
+    "NoisyChannel": "noisychannel.noisy_channel",
     "NoisyChannelDecoder": "noisychannel.decode.decoder",
     "OnlineDecoder": "noisychannel.decode.online",
     "Weights": "noisychannel.decode.objective",

@@ -1,6 +1,9 @@
-"""Errors a user can mend. Each message is one line: what is wrong, where, and how to mend it."""
+"""Errors a user can fix. Each message is one line: what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
 
 
 class NoisyChannelError(Exception):
@@ -18,3 +21,14 @@ class BadInputError(NoisyChannelError, ValueError):
 def missing_extra(package: str, extra: str, purpose: str) -> BadInputError:
     """The error for an optional package that is not installed."""
     return BadInputError(f"{purpose} needs the package {package}: pip install 'noisychannel[{extra}]'")
+
+
+def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """``; did you mean X?`` with the known name most like this one, as a whole or in its last dotted part."""
+
+    def likeness(other: str) -> float:
+        whole = SequenceMatcher(None, name.lower(), other.lower()).ratio()
+        one, two = (text.lower().rpartition(".")[2] for text in (name, other))
+        return max(whole, 0.9 * SequenceMatcher(None, one, two).ratio())
+
+    return f"; did you mean {prefix}{max(known, key=likeness)}?"

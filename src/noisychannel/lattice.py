@@ -29,9 +29,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from noisychannel import kernels
+from noisychannel.ids import inside
 from noisychannel.precision import at_least_float32
 from noisychannel.semirings import DirectedSemiring, Entropy, Log, Max, Sample, Semiring
-from noisychannel.symbols import inside
 
 
 class Flow(NamedTuple):

@@ -15,9 +15,9 @@ from noisychannel.data.batches import make_batch, plan_batches
 from noisychannel.data.corpus import Corpus, Sequences
 from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
+from noisychannel.ids import UNK
 from noisychannel.models import SSNT
 from noisychannel.runs import RunDirectory
-from noisychannel.symbols import UNK
 from noisychannel.training.config import ROLES
 
 ROWS_AT_ONCE = 4096

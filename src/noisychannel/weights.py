@@ -4,36 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from noisychannel import __version__
 from noisychannel.atomic import write_text
 from noisychannel.decode.objective import Weights
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.runs import RunDirectory
-from noisychannel.tuning.systems import SYSTEMS
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchSettings:
-    """How the decoder searches; see ``NoisyChannelDecoder``."""
-
-    k1: int = 20
-    k2: int = 10
-    max_length: int | None = None
-    max_growth: int | None = None
-    search: Literal["viterbi", "marginal"] = "viterbi"
-    channel_alignment: Literal["marginal", "viterbi"] = "marginal"
-    lm_proposals: int = 0
-
-    def arguments(self) -> dict[str, Any]:
-        """As keyword arguments of the decoder."""
-        return asdict(self)
-
-    def of_direct(self) -> SearchSettings:
-        """The same search for the direct model alone: without what asks the other models."""
-        return replace(self, channel_alignment="marginal", lm_proposals=0)
+from noisychannel.systems import SYSTEMS
 
 
 @dataclass(frozen=True)
@@ -42,7 +22,7 @@ class TunedSystem:
 
     name: str
     weights: Weights
-    search: SearchSettings
+    settings: SearchSettings
     record: Mapping[str, Any] = field(default_factory=dict)
     """Metric, signature, dev score and history; empty where nothing was tuned."""
 
@@ -55,8 +35,8 @@ def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: st
     record = _read(run) or {"systems": {}}
     for system in systems:
         record["systems"][system.name] = {
-            "weights": asdict(system.weights),
-            "search": asdict(system.search),
+            "weights": system.weights.by_name(),
+            "search": system.settings.record(),
             **system.record,
         }
     record["noisychannel"] = __version__
@@ -73,13 +53,13 @@ def read_systems(run: RunDirectory) -> dict[str, TunedSystem]:
     record = _read(run) or {"systems": {}}
     try:
         tuned = {
-            name: TunedSystem(name, Weights(**entry["weights"]), SearchSettings(**entry["search"]), entry)
+            name: TunedSystem(name, Weights.of(entry["weights"]), SearchSettings(**entry["search"]), entry)
             for name, entry in record["systems"].items()
         }
     except (KeyError, TypeError, ValueError) as error:
         raise NoisyChannelError(f"{run.weights_file}: damaged ({error}); tune again with noisychannel tune") from error
     default = tuned.get(record.get("default", ""), UNTUNED)
-    return {UNTUNED.name: replace(UNTUNED, search=default.search.of_direct())} | tuned
+    return {UNTUNED.name: replace(UNTUNED, settings=default.settings.for_direct())} | tuned
 
 
 def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:

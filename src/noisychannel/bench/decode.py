@@ -31,8 +31,8 @@ import torch
 from noisychannel import SSNT, LanguageModel, NoisyChannel, NoisyChannelDecoder, Weights
 from noisychannel.bench.timing import median_seconds, where_and_when
 from noisychannel.decode.reference import ReferenceDecoder
-from noisychannel.symbols import EOS
-from noisychannel.weights import SearchSettings
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.ids import EOS
 
 # The length weight keeps every search going to the longest output: random models would rather say nothing.
 FULL = Weights(direct=1.0, channel=0.5, lm=0.5, length=20.0)

@@ -41,10 +41,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from noisychannel.bench.timing import median_seconds, where_and_when
-from noisychannel.graphs import capture
 from noisychannel.joint import word_log_probs
 from noisychannel.lattice import log_marginal
 from noisychannel.precision import float32_products
+from noisychannel.training.graphs import capture
 
 
 class Shape(NamedTuple):

@@ -22,11 +22,11 @@ from torch import nn
 
 from noisychannel.bench.loss import Shape
 from noisychannel.bench.timing import median_seconds, where_and_when
-from noisychannel.graphs import capture
+from noisychannel.ids import EOS
 from noisychannel.models import SSNT, Seq2Seq
 from noisychannel.models.masks import Masks
 from noisychannel.models.stacked import stack
-from noisychannel.symbols import EOS
+from noisychannel.training.graphs import capture
 
 STEPS = 10
 """In one timed run."""

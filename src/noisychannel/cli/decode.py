@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from noisychannel.alignment import draw_alignment
-from noisychannel.api import NoisyChannel, Output
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.noticed import Noticed, named
 from noisychannel.cli.options import check_at_least, parse_options
@@ -25,9 +24,10 @@ from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import Columns, read_pairs
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError
+from noisychannel.noisy_channel import NoisyChannel, Output
 from noisychannel.runs import RunDirectory
 from noisychannel.training.parse import parse_config
-from noisychannel.weights import SearchSettings, read_system
+from noisychannel.weights import read_system
 
 USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME | --weights 1,0.5,0.3,0.2] [--n_best 5] [--json]
 
@@ -119,12 +119,12 @@ def load_model(options: DecodeOptions) -> NoisyChannel:
         for name in ("k1", "k2", "max_length", "max_growth", "search", "lm_proposals")
         if (value := getattr(options, name)) is not None
     }
-    search = SearchSettings(**{**tuned.search.arguments(), **given})
+    search = replace(tuned.settings, **given)
     weights = tuned.weights if options.weights is None else parse_weights(options.weights)
     if not tuned.record and options.weights is None and options.system is None:
         warn(f"{directory.path}: not tuned, so the direct model decodes alone; {tune_first(directory)}")
     try:
-        model = NoisyChannel.load(directory.path, weights=weights, search=search, device=options.device)
+        model = NoisyChannel.load(directory.path, weights=weights, settings=search, device=options.device)
         warn_unfinished(directory, model.models)
         return model
     except ValueError as error:
@@ -141,9 +141,9 @@ def parse_weights(text: str) -> Weights:
             unknown = [name for name in pairs if name not in names]
             if unknown:
                 raise BadInputError(f"--weights: {unknown[0]!r} names no model; there are {', '.join(names)}")
-            return Weights(**{"direct": 0.0, **{name: float(value) for name, value in pairs.items()}})
+            return Weights.of({"direct": 0.0, **{name: float(value) for name, value in pairs.items()}})
         if len(items) == len(names):
-            return Weights(*map(float, items))
+            return Weights.of(dict(zip(names, map(float, items), strict=True)))
     except BadInputError:
         raise
     except ValueError as error:
@@ -278,8 +278,8 @@ def output_record(output: Output, model: NoisyChannel) -> dict[str, Any]:
     """An output as JSON: its text, its terms and what they are, its alignments."""
     record = asdict(output.hypothesis)
     del record["tokens"]
-    channel_is = None if output.hypothesis.channel is None else model.search.channel_alignment
-    return {"output": output.text, **record, "direct_is": model.search.search, "channel_is": channel_is}
+    channel_is = None if output.hypothesis.channel is None else model.settings.channel_alignment
+    return {"output": output.text, **record, "direct_is": model.settings.search, "channel_is": channel_is}
 
 
 def explain(text: str, decoded: Decoded, model: NoisyChannel) -> None:
@@ -292,7 +292,7 @@ def explain(text: str, decoded: Decoded, model: NoisyChannel) -> None:
         terms = ["–" if x is None else f"{x:.3f}" for x in (h.score, h.direct, h.channel, h.lm)]
         table.add_row(output.text + ("" if h.complete else " …"), *terms, str(h.length))
     Console(highlight=False).print(table, markup=False)
-    print("weights: " + ", ".join(f"{name} {weight:.3g}" for name, weight in asdict(model.weights).items()))
+    print("weights: " + ", ".join(f"{name} {weight:.3g}" for name, weight in model.weights.by_name().items()))
     for kind, found in decoded.unknown._asdict().items():
         if found:
             print(f"unknown {kind}, read as <unk>: {named(found)}")

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from noisychannel.alignment import draw_alignment
-from noisychannel.api import NoisyChannel
 from noisychannel.cli.decode import Decoded, explain, seen_symbols
 from noisychannel.cli.evaluate import EvaluateOptions, evaluate_run
 from noisychannel.cli.options import parse_options
@@ -19,7 +18,8 @@ from noisychannel.data.german_nouns import NounFiles, write_dative_plurals
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
-from noisychannel.results import Evaluated
+from noisychannel.evaluation.table import Evaluated
+from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.runs import RunDirectory
 from noisychannel.scoring import Scorer
 from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig

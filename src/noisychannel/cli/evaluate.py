@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noisychannel.api import NoisyChannel
 from noisychannel.atomic import write_text
-from noisychannel.baselines import BASELINES
 from noisychannel.cli.options import check_at_least, parse_options
 from noisychannel.cli.progress import counting
 from noisychannel.cli.tune import load_all
 from noisychannel.cli.warn import tune_first, warn
-from noisychannel.comparison import ComparedSystem, compared_systems
 from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
-from noisychannel.evaluation import (
+from noisychannel.evaluation.baselines import BASELINES
+from noisychannel.evaluation.held_out import (
     Decoded,
     HeldOut,
     as_seen,
@@ -31,13 +30,15 @@ from noisychannel.evaluation import (
     rows_of_groups,
     search_errors,
 )
-from noisychannel.metrics import FloatArray, Metric, make_metric
-from noisychannel.results import Bootstrap, Evaluated, Measured, SystemResult
+from noisychannel.evaluation.metrics import FloatArray, Metric, make_metric
+from noisychannel.evaluation.significance import confidence_interval, paired_bootstrap
+from noisychannel.evaluation.systems import ComparedSystem, compared_systems
+from noisychannel.evaluation.table import Bootstrap, Evaluated, Measured, SystemResult
+from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.runs import RunDirectory
-from noisychannel.significance import confidence_interval, paired_bootstrap
 from noisychannel.training.parse import parse_config
 from noisychannel.tuning import SYSTEMS
-from noisychannel.weights import SearchSettings, TunedSystem, read_systems
+from noisychannel.weights import TunedSystem, read_systems
 
 USAGE = """usage: noisychannel evaluate RUN FILE [--metrics '[accuracy,edit_distance]'] [--baselines '[identity,rules]']
 
@@ -169,7 +170,7 @@ class _Part:
     def under(self, label: str, tuned: TunedSystem) -> NoisyChannel:
         """The models with the weights and the search of a system."""
         try:
-            return self.models.reweighted(tuned.weights, tuned.search)
+            return self.models.reweighted(tuned.weights, tuned.settings)
         except ValueError as error:
             raise BadInputError(f"{label}: {error}") from error
 
@@ -213,8 +214,8 @@ class _Measuring:
         return SystemResult(
             system=system.label,
             baseline=False,
-            weights=_of_all(groups, [asdict(tuned.weights) for tuned in system.tuned]),
-            search=_of_all(groups, [asdict(tuned.search) for tuned in system.tuned]),
+            weights=_of_all(groups, [tuned.weights.by_name() for tuned in system.tuned]),
+            search=_of_all(groups, [tuned.settings.record() for tuned in system.tuned]),
             compared_with=system.compared_with,
             measured=self._measured(system.label, texts, system.compared_with),
             length_ratio=self._length_ratio(sum(len(output.hypothesis.tokens) for output in best)),

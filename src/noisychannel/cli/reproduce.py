@@ -15,12 +15,12 @@ from typing import NamedTuple
 from noisychannel.atomic import write_bytes, write_text
 from noisychannel.cli.options import parse_options
 from noisychannel.errors import BadInputError
-from noisychannel.reproduce import sigmorphon, wiktionary
-from noisychannel.reproduce.inflection import ExperimentPart, Inflection, Scale, Setup
-from noisychannel.reproduce.inflection_experiment import QUICK_PARTS, run_experiment
-from noisychannel.reproduce.inflection_report import markdown
-from noisychannel.reproduce.sigmorphon import Sigmorphon
-from noisychannel.reproduce.wiktionary import Wiktionary
+from noisychannel.experiments import sigmorphon, wiktionary
+from noisychannel.experiments.inflection import ExperimentPart, Inflection, Scale, Setup
+from noisychannel.experiments.inflection_experiment import QUICK_PARTS, run_experiment
+from noisychannel.experiments.inflection_report import markdown
+from noisychannel.experiments.sigmorphon import Sigmorphon
+from noisychannel.experiments.wiktionary import Wiktionary
 
 USAGE = """usage: noisychannel reproduce EXPERIMENT [--quick] [--data DIR] [--work DIR] [--results DIR]
 

@@ -7,21 +7,22 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from noisychannel.api import NoisyChannel
 from noisychannel.cli.options import check_at_least, parse_options
 from noisychannel.cli.progress import counting
 from noisychannel.cli.warn import finish, warn, warn_unfinished
 from noisychannel.data.prepare import DataSource
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
-from noisychannel.evaluation import HeldOut, decode_held_out, rows_of_groups, with_all_terms
-from noisychannel.metrics import make_metric
+from noisychannel.evaluation.held_out import HeldOut, decode_held_out, rows_of_groups, with_all_terms
+from noisychannel.evaluation.metrics import make_metric
+from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.runs import RunDirectory
 from noisychannel.training.parse import parse_config
 from noisychannel.training.world import choose_device
-from noisychannel.tuning import SYSTEMS, CandidatePool, System, Tuned, tune
-from noisychannel.weights import SearchSettings, TunedSystem, write_systems
+from noisychannel.tuning import SYSTEMS, CandidatePool, System, TuningResult, tune
+from noisychannel.weights import TunedSystem, write_systems
 
 USAGE = """usage: noisychannel tune RUN [--systems direct+channel+lm] [--metric accuracy] [--k1 20] [--k2 10]
 
@@ -92,12 +93,12 @@ def run(words: list[str]) -> int:
     tuned = tune_run(options)
     width = max(len(system.system) for system in tuned)
     for system in tuned:
-        weights = "  ".join(f"{name} {value:.3g}" for name, value in asdict(system.weights).items())
+        weights = "  ".join(f"{name} {value:.3g}" for name, value in system.weights.by_name().items())
         print(f"{system.system:<{width}}  dev {system.metric} {system.dev_score:.2f}  weights: {weights}")
     return 0
 
 
-def tune_run(options: TuneOptions) -> list[Tuned]:
+def tune_run(options: TuneOptions) -> list[TuningResult]:
     """Tune every system asked for, and write weights.json. When all are tuned, the largest is the run's default.
 
     All groups of a run share the weights.
@@ -132,8 +133,8 @@ def tune_run(options: TuneOptions) -> list[Tuned]:
         )
     codecs = [part.model.output_codec for part in parts for _ in part.held_out.references]
     metric = make_metric(options.metric, options.tokenize, parts[0].model.output_codec.config)
-    pool = CandidatePool(metric, references, lambda sentence, tokens: codecs[sentence].decode(tokens))
-    tuned: list[Tuned] = []
+    pool = CandidatePool(metric, references, [codec.decode for codec in codecs])
+    tuned: list[TuningResult] = []
     with counting("tune") as progress:
 
         @cache
@@ -176,7 +177,7 @@ def choose_systems(directory: RunDirectory, names: list[str]) -> list[System]:
         system: (run, role)
         for system in chosen
         for run in directory.groups()
-        for role in roles_of(system)
+        for role in system.roles
         if not run.has_model(role)
     }
     if names and lacking:
@@ -191,15 +192,9 @@ def choose_systems(directory: RunDirectory, names: list[str]) -> list[System]:
     return possible
 
 
-def roles_of(system: System) -> list[str]:
-    """The models a system runs; the direct one always proposes."""
-    _, channel, lm, _ = system.used
-    return ["direct", *(["channel"] if channel else []), *(["lm"] if lm else [])]
-
-
 def load_all(directory: RunDirectory, systems: list[System], search: SearchSettings, device: str) -> NoisyChannel:
     """Every model that some system needs, loaded once."""
-    roles = dict.fromkeys(role for system in systems for role in roles_of(system))
+    roles = dict.fromkeys(role for system in systems for role in system.roles)
     try:
         models = {role: directory.load_model(role, choose_device(device)) for role in roles}
         warn_unfinished(directory, roles)
@@ -208,7 +203,7 @@ def load_all(directory: RunDirectory, systems: list[System], search: SearchSetti
         raise BadInputError(str(error)) from error
 
 
-def _tuned_system(tuned: Tuned, search: SearchSettings, sentences: int) -> TunedSystem:
+def _tuned_system(tuned: TuningResult, search: SearchSettings, sentences: int) -> TunedSystem:
     record = {
         "metric": tuned.metric,
         "signature": tuned.signature,

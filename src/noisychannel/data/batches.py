@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from noisychannel.data.corpus import Corpus, LengthArray, Sequences
-from noisychannel.symbols import PAD
+from noisychannel.ids import PAD
 
 Rows = npt.NDArray[np.int64]
 

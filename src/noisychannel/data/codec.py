@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from noisychannel.atomic import write_bytes, write_text
-from noisychannel.data.symbols import Characters, Splitter, Subwords, TextConfig, Words, normalise
 from noisychannel.errors import BadInputError, NoisyChannelError
-from noisychannel.symbols import EOS, SPECIAL_SYMBOLS, UNK
+from noisychannel.ids import EOS, SPECIAL_SYMBOLS, UNK
+from noisychannel.text import Characters, Splitter, Subwords, TextConfig, Words, normalise
 
 
 class Unknown(NamedTuple):

@@ -20,9 +20,9 @@ from noisychannel.atomic import cannot_write
 from noisychannel.data.codec import Codec
 from noisychannel.data.corpus import Corpus, Sequences, SequenceWriter
 from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel, read_unpaired
-from noisychannel.data.symbols import TextConfig, make_splitter, normalise
 from noisychannel.errors import BadInputError
-from noisychannel.symbols import UNK
+from noisychannel.ids import UNK
+from noisychannel.text import TextConfig, make_splitter, normalise
 
 Split = Literal["train", "dev", "unpaired"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "unpaired")

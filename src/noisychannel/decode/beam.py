@@ -25,8 +25,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from noisychannel.decode.hypothesis import Hypothesis, longest_output
-from noisychannel.symbols import BOS, EOS, PAD, UNK, require_eos
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.ids import BOS, EOS, PAD, UNK, require_eos
 
 
 class StepState(Protocol):
@@ -121,7 +122,9 @@ def beam_search(
     if not inputs:
         return []
     device = next(model.parameters()).device
-    limit_B = torch.tensor([longest_output(len(ids), max_length) for ids in inputs], device=device)
+    limit_B = torch.tensor(
+        [SearchSettings(max_length=max_length).longest_output(len(ids)) for ids in inputs], device=device
+    )
     sentence_B = torch.arange(len(inputs), device=device)
     found: list[list[Hypothesis]] = [[] for _ in inputs]
 

@@ -33,10 +33,9 @@ from noisychannel.decode.columns import ChannelColumn, Transitions, advance_chan
 from noisychannel.decode.proposals import Listed, Proposals, propose
 from noisychannel.decode.selection import complete, still_open, survivors
 from noisychannel.decode.table import Answers, Candidates, Known, Models, Packing, Sentences, Settings, Table
+from noisychannel.ids import BOS, EOS, inside
 from noisychannel.joint import log_normaliser
-from noisychannel.models.protocols import ChannelModel, SourceModel, Transducer
-from noisychannel.models.ssnt import Side
-from noisychannel.symbols import BOS, EOS, inside
+from noisychannel.models.protocols import ChannelModel, Side, SourceModel, Transducer
 
 EMISSIONS_IN_CACHE = 1 << 20
 """Elements of the [N,I,G] block behind the emission gates, on a CPU: what its caches hold."""

@@ -4,45 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from noisychannel.decode.chart import read_sentences
-from noisychannel.decode.hypothesis import Hypothesis, longest_output
+from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.search import search as search_batch
 from noisychannel.decode.search import spell
+from noisychannel.decode.settings import SearchKeywords, SearchSettings
 from noisychannel.decode.table import Answers, Models, Sentences, Settings
+from noisychannel.ids import BOS, EOS, PAD, UNK
 from noisychannel.models.finite import non_finite_parameter
 from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
-from noisychannel.symbols import BOS, EOS, PAD, UNK
 
 ASKED_AT_ONCE = 128
 """Whole outputs that the models are asked about together."""
 
 
 class NoisyChannelDecoder:
-    """Searches for the outputs that maximise the weighted sum of the direct, channel and language model.
+    """Searches for the outputs that maximise the objective, equation (3).
 
     Args:
         direct: Proposes, and is a term of the objective.
-        channel: Scores the input given the (partial) output; needed where its weight is not zero. Unidirectional.
-        lm: Scores the output; needed where its weight is not zero.
+        channel: Scores the input given the (partial) output; needed if its weight is not zero. Unidirectional.
+        lm: Scores the output; needed if its weight is not zero.
         weights: Of the objective.
-        k1: Proposals of the direct model for each cell.
-        k2: Survivors of each cell.
-        max_length: Longest output, EOS included.
-        search: "viterbi" scores an output by the direct model's best alignment (the paper), "marginal" by the sum.
-        channel_alignment: "marginal" sums over the channel's, "viterbi" takes the best (the paper's equation).
-        lm_proposals: Further proposals for each cell, the language model's best; they compete for the k2 places too.
+        settings: How to search.
         barred: Symbols never to be proposed, beside PAD, BOS and UNK (such as features).
-        allow_unk: Propose UNK too.
-        memory_gib: Roughly how much memory a search may take; larger batches are searched in parts. Half of what is
-            free on a GPU, 4 elsewhere, where not given.
-        max_growth: How many symbols longer than its input an output may be. Where neither this nor max_length is given,
-            the longest output is twice as long as its input and ten more.
+        memory_gib: The same as the setting ``memory``.
+        keywords: Settings by name, such as ``k1=60``; they replace those of ``settings``.
     """
 
     def __init__(
@@ -51,28 +44,15 @@ class NoisyChannelDecoder:
         channel: ChannelModel[Any] | None = None,
         lm: SourceModel[Any] | None = None,
         weights: Weights = Weights(),  # noqa: B008 (frozen)
-        k1: int = 20,
-        k2: int = 10,
-        max_length: int | None = None,
-        search: Literal["viterbi", "marginal"] = "viterbi",
-        channel_alignment: Literal["marginal", "viterbi"] = "marginal",
-        lm_proposals: int = 0,
+        *,
+        settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
         barred: Sequence[int] = (),
-        allow_unk: bool = False,
         memory_gib: float | None = None,
-        max_growth: int | None = None,
+        **keywords: Unpack[SearchKeywords],
     ) -> None:
-        if not 1 <= k2 <= k1:
-            raise ValueError(f"k1 and k2 must satisfy 1 <= k2 <= k1, but are {k1} and {k2}")
-        if memory_gib is not None and not memory_gib > 0:
-            raise ValueError(f"memory_gib must be positive, but is {memory_gib}")
-        if max_length is not None and max_length < 1:
-            raise ValueError(f"max_length must be at least 1 (EOS counts), but is {max_length}")
-        if max_growth is not None and max_growth < 0:
-            raise ValueError(f"max_growth must not be negative, but is {max_growth}")
-        for name, choice in (("search", search), ("channel_alignment", channel_alignment)):
-            if choice not in ("viterbi", "marginal"):
-                raise ValueError(f"{name} must be 'viterbi' or 'marginal', but is {choice!r}")
+        if memory_gib is not None:
+            keywords["memory"] = memory_gib
+        self.settings = settings = replace(settings, **keywords)
         if channel is not None and channel.bidirectional:
             raise ValueError(
                 "the channel reads the output while it is being built, so it cannot be bidirectional; "
@@ -81,11 +61,10 @@ class NoisyChannelDecoder:
         for name, model in (("channel", channel), ("lm", lm)):
             if getattr(weights, name) and model is None:
                 raise ValueError(f"the weight {name} is {getattr(weights, name)}, but no {name} model is given")
-        if lm_proposals < 0 or (lm_proposals and lm is None):
-            raise ValueError(
-                f"lm_proposals is {lm_proposals}; it must not be negative, and needs a language model (lm)"
-            )
-        self.models = Models(direct, channel if weights.channel else None, lm if weights.lm or lm_proposals else None)
+        if settings.lm_proposals and lm is None:
+            raise ValueError(f"lm_proposals is {settings.lm_proposals}, but no language model (lm) is given")
+        speaks = weights.lm or settings.lm_proposals
+        self.models = Models(direct, channel if weights.channel else None, lm if speaks else None)
         for name, used in vars(self.models).items():
             if isinstance(used, nn.Module):
                 used.eval()  # dropout has no place in a search
@@ -94,17 +73,15 @@ class NoisyChannelDecoder:
                         f"the {name} model has NaN or infinite weights ({parameter}); its training diverged: train it "
                         "again with a lower learning rate"
                     )
-        self.weights, self.k1, self.k2 = weights, k1, k2
-        self.max_length, self.max_growth = max_length, max_growth
-        self.search, self.channel_alignment, self.memory_gib = search, channel_alignment, memory_gib
+        self.weights = weights
         self._settings = Settings(
             weights=weights,
-            k1=k1,
-            k2=k2,
-            marginal=search == "marginal",
-            channel_max=channel_alignment == "viterbi",
-            barred=frozenset({PAD, BOS, *barred} | (set() if allow_unk else {UNK})),
-            lm_proposals=lm_proposals,
+            k1=settings.k1,
+            k2=settings.k2,
+            marginal=settings.search == "marginal",
+            channel_max=settings.channel_alignment == "viterbi",
+            barred=frozenset({PAD, BOS, *barred} | (set() if settings.allow_unk else {UNK})),
+            lm_proposals=settings.lm_proposals,
         )
 
     @torch.no_grad()
@@ -206,15 +183,15 @@ class NoisyChannelDecoder:
     def _sentences_at_once(self, sentences: Sentences) -> int:
         """How many may be searched together, by an estimate of the largest tensors of a step."""
         I, V = sentences.direct.words.scores.shape[1:]
-        prefixes, candidates = I * self.k2, I * (self.k1 + self._settings.lm_proposals)
+        prefixes, candidates = I * self.settings.k2, I * (self.settings.k1 + self._settings.lm_proposals)
         elements = 4 * prefixes * V + 16 * (prefixes + candidates) * I
         if sentences.channel is not None:
             elements += 3 * candidates * sentences.channel.words.scores.shape[2]
         if self.models.lm is not None:
             elements += 4 * prefixes * V
-        room = 4 * 2**30 if self.memory_gib is None else self.memory_gib * 2**30
+        room = 4 * 2**30 if self.settings.memory is None else self.settings.memory * 2**30
         device = sentences.inputs.device
-        if self.memory_gib is None and device.type == "cuda":
+        if self.settings.memory is None and device.type == "cuda":
             held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
             room = (torch.cuda.mem_get_info(device)[0] + held) / 2
         return max(1, int(room / 4 / elements))
@@ -234,7 +211,7 @@ class NoisyChannelDecoder:
     def _read(self, inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]]) -> Sentences:
         device = self._device()
         padded, lengths = _padded(inputs, device)
-        longest = torch.tensor([longest_output(len(ids), self.max_length, self.max_growth) for ids in inputs])
+        longest = torch.tensor([self.settings.longest_output(len(ids)) for ids in inputs])
         context = torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device)
         return read_sentences(self.models, self._settings, padded, lengths.to(device), longest.to(device), context)
 
@@ -275,12 +252,12 @@ class NoisyChannelDecoder:
             some = asked[start : start + ASKED_AT_ONCE]
             pairs = _Pairs.of(some, self._device())
             direct = self.models.direct.viterbi(*pairs.direct)[0]
-            if self.search == "marginal":
+            if self.settings.search == "marginal":
                 direct = self.models.direct.log_prob(*pairs.direct)
             channel = lm = None
             if self.models.channel is not None:
                 channel = self.models.channel.log_prob(*pairs.channel)
-                if self.channel_alignment == "viterbi":
+                if self.settings.channel_alignment == "viterbi":
                     channel = self.models.channel.viterbi(*pairs.channel)[0]
             if self.models.lm is not None and self.weights.lm:
                 outputs = pairs.channel[:2] if self.models.lm.reads_features else pairs.direct[2:]

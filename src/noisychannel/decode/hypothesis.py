@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-def longest_output(input_length: int, max_length: int | None = None, max_growth: int | None = None) -> int:
-    """Of an input, EOS included in both: at most so long, and so much longer than it; 2·|x| + 10 where nobody says."""
-    if max_length is None and max_growth is None:
-        return 2 * input_length + 10
-    longest = [] if max_length is None else [max_length]
-    return min([*longest, *([] if max_growth is None else [input_length + max_growth])])
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +28,10 @@ class Hypothesis:
     """For each input position, EOS included, the output position at which the channel model emitted it."""
     complete: bool
     """False for the best partial output of a search in which no output reached EOS."""
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """Further terms of the objective, by name."""
+
+    def terms(self) -> dict[str, float | None]:
+        """Every term by its name, in the order of the weights."""
+        first = {"direct": self.direct, "channel": self.channel, "lm": self.lm, "length": float(self.length)}
+        return first | dict(self.extra)

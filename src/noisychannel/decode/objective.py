@@ -1,32 +1,70 @@
-"""What decoding maximises:  O(x, y) = w_direct·log q(y|x) + w_channel·log p(x|y) + w_lm·log p(y) + w_length·|y|."""
+"""What decoding maximises, equation (3) of the paper, and further named terms beside it:
+
+O(x, y) = w_direct·log q(y|x) + w_channel·log p(x|y) + w_lm·log p(y) + w_length·|y| + Σ_n w_n·term_n(x, y)
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from torch import Tensor
+
+TERMS = ("direct", "channel", "lm", "length")
+"""The terms of equation (3), λ1 to λ4, in the order of every weight vector."""
+NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class Weights:
-    """The four weights; zero switches a term off, and then its model is neither needed nor run."""
+    """The weights of the objective. Zero switches a term off; its model is then neither needed nor run."""
 
     direct: float = 1.0
     channel: float = 0.0
     lm: float = 0.0
     length: float = 0.0
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """Of further terms, by name."""
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
+        for name in self.extra:
+            if name in TERMS or not NAME.fullmatch(name):
+                raise ValueError(
+                    f"a further term cannot be named {name!r}; use lower-case letters, digits and underscores, "
+                    f"and none of {', '.join(TERMS)}"
+                )
+        for name, value in self.by_name().items():
             if not math.isfinite(value):
                 raise ValueError(f"the weight {name} must be a finite number, but is {value}")
 
-    def combine(self, direct: Tensor, channel: Tensor | None, lm: Tensor | None, length: int) -> Tensor:
-        """O of hypotheses of one length from their terms; a term that was not computed is None."""
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self.by_name().items())))
+
+    @staticmethod
+    def of(by_name: Mapping[str, float]) -> Weights:
+        """The weights of these names; what is not one of the four terms is a further one."""
+        first = {name: value for name, value in by_name.items() if name in TERMS}
+        return Weights(**first, extra={name: value for name, value in by_name.items() if name not in TERMS})
+
+    def by_name(self) -> dict[str, float]:
+        """All weights, the four of the paper first."""
+        return {name: getattr(self, name) for name in TERMS} | dict(self.extra)
+
+    def combine(
+        self,
+        direct: Tensor,
+        channel: Tensor | None,
+        lm: Tensor | None,
+        length: int,
+        extra: Mapping[str, Tensor] = {},
+    ) -> Tensor:
+        """O of hypotheses of one length from their terms; a term that was not computed is None, or absent."""
         # A weight of zero must not meet the -inf of a cell that cannot be reached: 0 · -inf is nan.
         total = self.direct * direct if self.direct else direct.masked_fill(direct > -math.inf, 0.0)
-        for weight, term in ((self.channel, channel), (self.lm, lm)):
+        further = [(weight, extra.get(name)) for name, weight in self.extra.items()]
+        for weight, term in ((self.channel, channel), (self.lm, lm), *further):
             if weight and term is not None:
                 total = total + weight * term
         return total + self.length * length

@@ -10,20 +10,16 @@ Shapes: P prefixes of a table.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from noisychannel.decode.decoder import NoisyChannelDecoder
-from noisychannel.decode.hypothesis import Hypothesis, longest_output
-from noisychannel.decode.objective import Weights
+from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.online_cell import fill_cell, partial_channel
 from noisychannel.decode.online_table import (
     OnlineModels,
-    OnlineTransducer,
     Prefixes,
     Reading,
     Table,
@@ -34,8 +30,7 @@ from noisychannel.decode.online_table import (
 )
 from noisychannel.decode.proposals import Listed
 from noisychannel.decode.table import Settings
-from noisychannel.models.protocols import SourceModel
-from noisychannel.symbols import BOS, EOS, PAD
+from noisychannel.ids import BOS, EOS, PAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +69,15 @@ class OnlineDecoder:
     for that, but together with the last live hypothesis of one symbol.
 
     Args:
+        decoder: Whose models, weights and settings are used. ``lm_proposals`` must be 0, and the direct model must be
+            unidirectional.
         margin: In nats; infinite for none. A small one makes tokens stable early and the search fast, but may lose the
             output that would have won. Without one all survivors are kept, and each symbol takes more time and memory
             than the one before.
-
-    The other arguments are those of ``NoisyChannelDecoder``.
     """
 
-    def __init__(
-        self,
-        direct: OnlineTransducer,
-        channel: OnlineTransducer | None = None,
-        lm: SourceModel[Any] | None = None,
-        weights: Weights = Weights(),  # noqa: B008 (frozen)
-        k1: int = 20,
-        k2: int = 10,
-        max_length: int | None = None,
-        search: Literal["viterbi", "marginal"] = "viterbi",
-        channel_alignment: Literal["marginal", "viterbi"] = "marginal",
-        margin: float = math.inf,
-        barred: Sequence[int] = (),
-        allow_unk: bool = False,
-        max_growth: int | None = None,
-    ) -> None:
+    def __init__(self, decoder: NoisyChannelDecoder, margin: float = math.inf) -> None:
+        direct, channel, lm = decoder.models.direct, decoder.models.channel, decoder.models.lm
         if direct.bidirectional:
             raise ValueError(
                 "online decoding needs a unidirectional direct model: a bidirectional one reads the whole input first; "
@@ -104,27 +85,15 @@ class OnlineDecoder:
             )
         if not margin >= 0:
             raise ValueError(f"margin must not be negative, but is {margin}")
-        self.margin = margin
-        self._decoder = NoisyChannelDecoder(
-            direct,
-            channel,
-            lm,
-            weights,
-            k1,
-            k2,
-            max_length,
-            search,
-            channel_alignment,
-            barred=barred,
-            allow_unk=allow_unk,
-            max_growth=max_growth,
-        )
-        if weights.lm and lm is not None and lm.reads_features:
+        if decoder.settings.lm_proposals:
+            raise ValueError("lm_proposals must be 0 for online decoding: only the direct model proposes there")
+        if lm is not None and lm.reads_features:
             raise ValueError(
                 "the language model reads features before an output, and online decoding has none; "
                 "train one without features"
             )
-        self._models = OnlineModels(direct, channel if weights.channel else None, lm if weights.lm else None)
+        self.margin, self._decoder = margin, decoder
+        self._models = OnlineModels(direct, channel, lm)
         self._settings = self._decoder._settings
         self._reading: Reading | None = None
         self._tables: list[Table] = []
@@ -164,7 +133,7 @@ class OnlineDecoder:
         """Read a symbol and fill its column; the complete outputs, which only the last column has."""
         models, settings, tables = self._models, self._settings, self._tables
         reading = self._reading = read_on(models, self._reading, symbol)
-        longest = longest_output(len(reading.symbols), self._decoder.max_length, self._decoder.max_growth)
+        longest = self._decoder.settings.longest_output(len(reading.symbols))
         proposable_V = settings.proposable(reading.direct.scores[-1])
         if not last:
             proposable_V[EOS] = -torch.inf

@@ -29,7 +29,7 @@ from noisychannel.decode.online_table import (
 )
 from noisychannel.decode.proposals import Listed, propose
 from noisychannel.decode.table import Settings
-from noisychannel.symbols import EOS
+from noisychannel.ids import EOS
 
 
 class Cell(NamedTuple):

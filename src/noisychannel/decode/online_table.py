@@ -23,12 +23,11 @@ from torch.nn import functional as F
 
 from noisychannel.decode.columns import ChannelColumn, Transitions, advance_channel
 from noisychannel.decode.table import Settings
+from noisychannel.ids import BOS
 from noisychannel.joint import log_normaliser
 from noisychannel.models.lstm import LSTMState
-from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
-from noisychannel.models.ssnt import Side
+from noisychannel.models.protocols import ChannelModel, DirectModel, Side, SourceModel
 from noisychannel.precision import at_least_float32
-from noisychannel.symbols import BOS
 
 
 class OnlineTransducer(DirectModel[LSTMState], ChannelModel[LSTMState], Protocol):

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.symbols import BOS, EOS, PAD, UNK
+from noisychannel.ids import BOS, EOS, PAD, UNK
 
 Prefix = tuple[int, ...]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from noisychannel.decode.columns import cumulative
 from noisychannel.decode.table import Answers, Candidates, Sentences, Settings, Table
-from noisychannel.symbols import EOS
+from noisychannel.ids import EOS
 
 
 def complete(settings: Settings, sentences: Sentences, candidates: Candidates, length: int) -> Answers:

@@ -18,8 +18,7 @@ from noisychannel.decode.columns import ChannelColumn
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.proposals import Listed
 from noisychannel.joint import Scaled
-from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
-from noisychannel.models.ssnt import Side
+from noisychannel.models.protocols import ChannelModel, DirectModel, Side, SourceModel
 from noisychannel.semirings import Log, Max, Semiring
 
 

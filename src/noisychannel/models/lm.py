@@ -11,9 +11,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from noisychannel.ids import after_bos, inside, require_eos
 from noisychannel.models.lstm import ForwardLSTM, LSTMState
 from noisychannel.precision import at_least_float32
-from noisychannel.symbols import after_bos, inside, require_eos
 
 
 class LanguageModel(nn.Module):

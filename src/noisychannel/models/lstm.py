@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from noisychannel.ids import reversed_within
 from noisychannel.precision import exact_recurrence
-from noisychannel.symbols import reversed_within
 
 
 class LSTMState(NamedTuple):

@@ -6,11 +6,18 @@ Shapes: B sentences, I input positions, J output positions, N prefixes stepped t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 from torch import Tensor, nn
 
-from noisychannel.models.ssnt import Side
+
+class Side(NamedTuple):
+    """What one side's states bring to the meeting of h_i and s_j; leading dimensions are free."""
+
+    scores: Tensor
+    """a_i = W_h h_i or c_j = W_s s_j + b: [..., V]."""
+    gate: Tensor
+    """U_h h_i or U_s s_j + d: [..., G]."""
 
 
 class State(Protocol):

@@ -27,10 +27,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from noisychannel.ids import after_bos, inside, require_eos
 from noisychannel.models.lm import summed_log_probs
 from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState, initialise_lstm
 from noisychannel.precision import at_least_float32, exact_recurrence
-from noisychannel.symbols import after_bos, inside, require_eos
 
 
 class Attended(NamedTuple):

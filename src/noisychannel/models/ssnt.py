@@ -17,26 +17,16 @@ Shapes: B batch, I input positions, J output positions, N sequences stepped toge
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from noisychannel import lattice
+from noisychannel.ids import BOS, EOS, PAD, after_bos, require_eos
 from noisychannel.joint import word_log_probs
 from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState
+from noisychannel.models.protocols import Side
 from noisychannel.precision import at_least_float32
-from noisychannel.symbols import BOS, EOS, PAD, after_bos, require_eos
-
-
-class Side(NamedTuple):
-    """What one side's states bring to the meeting of h_i and s_j; leading dimensions are free."""
-
-    scores: Tensor
-    """a_i = W_h h_i or c_j = W_s s_j + b: [..., V]."""
-    gate: Tensor
-    """U_h h_i or U_s s_j + d: [..., G]."""
 
 
 class Emission(nn.Linear):

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from noisychannel.data.corpus import Sequences
+from noisychannel.ids import BOS, inside
 from noisychannel.models.lm import LanguageModel
 from noisychannel.models.lstm import LSTMState
-from noisychannel.symbols import BOS, inside
 
 ROOT, OFF = 0, -1
 """The node of the empty prefix; the mark of a prefix that is not on the list."""

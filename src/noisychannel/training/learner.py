@@ -22,7 +22,7 @@ from noisychannel.errors import NoisyChannelError
 from noisychannel.runs import MODEL_CLASSES, RunDirectory, save_tensors
 from noisychannel.training.config import Role, RunConfig
 from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Fitted, Listener, Started
-from noisychannel.training.metrics import WITH_WORD_LIST, MetricsLog
+from noisychannel.training.log import WITH_WORD_LIST, MetricsLog
 from noisychannel.training.roles import describe_model
 from noisychannel.training.state import TrainingState, derive_seed
 from noisychannel.training.word_list import add_word_list

@@ -19,8 +19,8 @@ from noisychannel.training.config import ROLES, Role, RunConfig
 from noisychannel.training.events import Finished, Listener
 from noisychannel.training.jobs import choose_processes, run_jobs
 from noisychannel.training.learner import Job
+from noisychannel.training.log import forget_after
 from noisychannel.training.loop import train_model
-from noisychannel.training.metrics import forget_after
 from noisychannel.training.parse import dump_config, parse_config
 from noisychannel.training.state import TrainingState
 from noisychannel.training.world import World, choose_device

@@ -27,12 +27,12 @@ from torch import Tensor
 from noisychannel.data.batches import Rows
 from noisychannel.data.corpus import Corpus, Sequences
 from noisychannel.errors import NoisyChannelError
-from noisychannel.graphs import capture
+from noisychannel.ids import EOS, PAD, inside
 from noisychannel.models.masks import Masks
 from noisychannel.models.stacked import share_weights, stack
 from noisychannel.precision import Products, float32_products
-from noisychannel.symbols import EOS, PAD, inside
 from noisychannel.training.events import Finished
+from noisychannel.training.graphs import capture
 from noisychannel.training.learner import Learner
 from noisychannel.training.loop import interruption
 

@@ -1,19 +1,19 @@
 """Tuning the weights of the objective on a development set: decode, merge the n-best lists, optimise, decode again."""
 
-from noisychannel.tuning.candidates import CandidatePool, Candidates
+from noisychannel.systems import SYSTEMS, FreeWeight, System
 from noisychannel.tuning.lines import line_search
-from noisychannel.tuning.loop import Step, Tuned, tune
+from noisychannel.tuning.loop import TuningResult, TuningStep, tune
+from noisychannel.tuning.pool import CandidateArrays, CandidatePool
 from noisychannel.tuning.search import optimise
-from noisychannel.tuning.systems import SYSTEMS, FreeWeight, System
 
 __all__ = [
     "SYSTEMS",
+    "CandidateArrays",
     "CandidatePool",
-    "Candidates",
     "FreeWeight",
-    "Step",
     "System",
-    "Tuned",
+    "TuningResult",
+    "TuningStep",
     "line_search",
     "optimise",
     "tune",

@@ -8,7 +8,7 @@ the metric is constant: computing it once per interval finds the optimum exactly
 is. Otherwise neighbouring intervals of the best value are one plateau, and the widest plateau is taken, of equally wide
 ones the nearest to the weight before; in it, the middle. An interval without an end counts as two margins wide.
 
-Shapes: N sentences, F candidates, T turns of the envelopes, M intervals between them, S statistics; 4 terms.
+Shapes: N sentences, F candidates, C turns of the envelopes, M intervals between them, S statistics, T terms.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from noisychannel.decode.objective import Weights
-from noisychannel.metrics import FloatArray, Metric
-from noisychannel.tuning.candidates import Candidates, IntArray
-from noisychannel.tuning.systems import TERMS, FreeWeight, vector
+from noisychannel.evaluation.metrics import FloatArray, Metric
+from noisychannel.systems import FreeWeight, System
+from noisychannel.tuning.pool import CandidateArrays, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -35,7 +35,7 @@ MARGIN = 0.1
 """How far beyond the outermost turn a weight goes, relative to 1 + |w|."""
 
 
-class Found(NamedTuple):
+class Optimum(NamedTuple):
     """Weights and the metric they reach on the candidates."""
 
     weights: Weights
@@ -47,9 +47,9 @@ class Turns(NamedTuple):
 
     first_N: IntArray
     """The best candidates before any turn."""
-    position_T: FloatArray
-    old_T: IntArray
-    new_T: IntArray
+    position_C: FloatArray
+    old_C: IntArray
+    new_C: IntArray
 
 
 def better(metric: Metric, score: float, than: float) -> bool:
@@ -58,7 +58,7 @@ def better(metric: Metric, score: float, than: float) -> bool:
     return gain > EQUAL * max(1.0, abs(than))
 
 
-def upper_envelopes(candidates: Candidates, intercept_F: FloatArray, slope_F: FloatArray) -> Turns:
+def upper_envelopes(candidates: CandidateArrays, intercept_F: FloatArray, slope_F: FloatArray) -> Turns:
     """The upper envelopes of all sentences at once, each walked from its flattest line to its steepest.
 
     From the line that leads now, the next turn is the nearest crossing with a steeper one.
@@ -95,48 +95,49 @@ def upper_envelopes(candidates: Candidates, intercept_F: FloatArray, slope_F: Fl
         leader_N[sentences] = next_leader
     if not positions:
         return Turns(first_N, np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
-    position_T = np.concatenate(positions)
-    order_T = np.argsort(position_T, kind="stable")
-    return Turns(first_N, position_T[order_T], np.concatenate(old)[order_T], np.concatenate(new)[order_T])
+    position_C = np.concatenate(positions)
+    order_C = np.argsort(position_C, kind="stable")
+    return Turns(first_N, position_C[order_C], np.concatenate(old)[order_C], np.concatenate(new)[order_C])
 
 
-def line_search(candidates: Candidates, weights: Weights, free: FreeWeight) -> Found:
-    """The best value of one weight while the others stay: optimal on the candidates over [floor, FAR]."""
-    metric, term = candidates.metric, TERMS.index(free.name)
-    before = getattr(weights, free.name)
-    weights_4 = vector(weights)
-    score_before = float(candidates.scores(weights_4[None])[0])
+def line_search(candidates: CandidateArrays, system: System, weights: Weights, free: FreeWeight) -> Optimum:
+    """The best value of one weight while the others stay: optimal on the candidates over [floor, ceiling]."""
+    metric, term = candidates.metric, system.terms.index(free.name)
+    weights_T = system.vector(weights)
+    before = float(weights_T[term])
+    score_before = float(candidates.scores(weights_T[None])[0])
 
-    others_4 = weights_4.copy()
-    others_4[term] = 0.0
-    turns = upper_envelopes(candidates, candidates.objective(others_4), candidates.terms_F4[:, term])
-    lowest = max(free.floor, -FAR)
-    position_T = np.clip(turns.position_T, lowest, FAR)
-    if not len(position_T):
-        return Found(weights, score_before)
+    others_T = weights_T.copy()
+    others_T[term] = 0.0
+    turns = upper_envelopes(candidates, candidates.objective(others_T), candidates.terms_FT[:, term])
+    lowest, highest = max(free.floor, -FAR), min(free.ceiling, FAR)
+    position_C = np.clip(turns.position_C, lowest, highest)
+    if not len(position_C):
+        return Optimum(weights, score_before)
 
     # Incremental statistics: each turn exchanges one candidate of one sentence for another.
     first_S = candidates.statistics_FS[turns.first_N].sum(0)
-    change_TS = candidates.statistics_FS[turns.new_T] - candidates.statistics_FS[turns.old_T]
-    totals_MS = np.concatenate([first_S[None], first_S + np.cumsum(change_TS, axis=0)])
-    first_left = free.floor if free.floor > -FAR else max(-FAR, _beyond(position_T[0], -1))
-    left_M = np.concatenate([[first_left], position_T])
-    right_M = np.append(position_T, min(FAR, _beyond(position_T[-1], 1)))
+    change_CS = candidates.statistics_FS[turns.new_C] - candidates.statistics_FS[turns.old_C]
+    totals_MS = np.concatenate([first_S[None], first_S + np.cumsum(change_CS, axis=0)])
+    first_left = free.floor if free.floor > -FAR else max(-FAR, _beyond(position_C[0], -1))
+    left_M = np.concatenate([[first_left], position_C])
+    last_right = free.ceiling if free.ceiling < FAR else min(FAR, _beyond(position_C[-1], 1))
+    right_M = np.append(position_C, last_right)
     wide_M = right_M - left_M > NARROW * (1 + np.abs(left_M))
     left_M, right_M, totals_MS = left_M[wide_M], right_M[wide_M], totals_MS[wide_M]
     if not len(left_M):
-        return Found(weights, score_before)
+        return Optimum(weights, score_before)
 
     score_M = metric.score(totals_MS, len(candidates.starts_N))
     best = score_M.max() if metric.higher_is_better else score_M.min()
     if not better(metric, float(best), score_before):
-        return Found(weights, score_before)
+        return Optimum(weights, score_before)
     equal_M = np.abs(score_M - best) <= EQUAL * max(1.0, abs(best))
     value = _middle_of_widest_plateau(left_M, right_M, equal_M, before)
-    weights_4[term] = value
-    found = Found(Weights(*weights_4.tolist()), float(candidates.scores(weights_4[None])[0]))
+    weights_T[term] = value
+    found = Optimum(system.from_vector(weights_T), float(candidates.scores(weights_T[None])[0]))
     # Rounding can make the objective at the point differ from what the crossings promise.
-    return found if better(metric, found.score, score_before) else Found(weights, score_before)
+    return found if better(metric, found.score, score_before) else Optimum(weights, score_before)
 
 
 def _beyond(position: float, side: int) -> float:

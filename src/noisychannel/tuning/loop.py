@@ -13,17 +13,17 @@ import numpy as np
 
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.tuning.candidates import CandidatePool
+from noisychannel.systems import System
 from noisychannel.tuning.lines import better
+from noisychannel.tuning.pool import CandidatePool
 from noisychannel.tuning.search import optimise
-from noisychannel.tuning.systems import DIRECT_ONLY, System, from_vector, vector
 
 Decode = Callable[[Weights], Sequence[Sequence[Hypothesis]]]
 """The n-best lists of all development sentences under some weights, best first, none empty."""
 
 
 @dataclass(frozen=True)
-class Step:
+class TuningStep:
     """One set of weights that was decoded with."""
 
     weights: Weights
@@ -36,7 +36,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     """The weights with the best score of a real decoding of the development set, and how they were found."""
 
     system: str
@@ -45,7 +45,7 @@ class Tuned:
     metric: str
     signature: str
     """The metric's: what makes the score reproducible."""
-    history: tuple[Step, ...]
+    history: tuple[TuningStep, ...]
     """In the order of decoding."""
 
 
@@ -57,7 +57,7 @@ def tune(
     seed: int = 1,
     start: Weights | None = None,
     known: Sequence[Weights] = (),
-) -> Tuned:
+) -> TuningResult:
     """Tune the free weights of a system on the development sentences and the metric of a pool.
 
     Decoded before anything is tuned: ``start`` (default: ``system.start``), ``known`` weights (such as those of a
@@ -70,7 +70,7 @@ def tune(
     start = system.start if start is None else start
     for weights in (start, *known):
         system.check(weights)
-    history: list[Step] = []
+    history: list[TuningStep] = []
 
     def measure(weights: Weights, pool_score: float | None = None) -> int:
         """Decode for real; return how much of it is new to the pool."""
@@ -78,10 +78,10 @@ def tune(
         if len(n_best_lists) != pool.sentences or not all(n_best_lists):
             raise ValueError(f"decoding must give every one of the {pool.sentences} development sentences an output")
         added = sum(pool.add(sentence, n_best) for sentence, n_best in enumerate(n_best_lists))
-        history.append(Step(weights, pool_score, pool.one_best_score(n_best_lists), len(pool)))
+        history.append(TuningStep(weights, pool_score, pool.one_best_score(n_best_lists), len(pool)))
         return added
 
-    alone = [DIRECT_ONLY] if system.fixed.direct else []
+    alone = [system.weights({})] if system.fixed.direct else []
     for weights in dict.fromkeys([start, *known, *alone]):
         measure(weights)
     # A model of weight zero may not have been run: outputs of such a start cannot be weighed.
@@ -94,8 +94,8 @@ def tune(
         found = optimise(pool.under(system), system, [current, best.weights], seed)
         # The pool may go on promising what a search does not keep: outputs that score well, but whose beginnings do
         # not. Where a step led nowhere, the next goes half as far.
-        weights = from_vector((1 - share) * vector(best.weights) + share * vector(found.weights))
-        if any(_same(weights, step.weights) for step in history):
+        weights = system.from_vector((1 - share) * system.vector(best.weights) + share * system.vector(found.weights))
+        if any(_same(system, weights, step.weights) for step in history):
             break
         added = measure(weights, found.score if share == 1.0 else None)
         last, before = history[-1].decoded_score, history[-2].decoded_score
@@ -107,10 +107,12 @@ def tune(
         current = weights
 
     best = _best(pool, history)
-    return Tuned(system.name, best.weights, best.decoded_score, pool.metric.name, pool.metric.signature, tuple(history))
+    return TuningResult(
+        system.name, best.weights, best.decoded_score, pool.metric.name, pool.metric.signature, tuple(history)
+    )
 
 
-def _best(pool: CandidatePool, history: Sequence[Step]) -> Step:
+def _best(pool: CandidatePool, history: Sequence[TuningStep]) -> TuningStep:
     """The first of the steps with the best decoded score."""
     best = history[0]
     for step in history[1:]:
@@ -119,5 +121,5 @@ def _best(pool: CandidatePool, history: Sequence[Step]) -> Step:
     return best
 
 
-def _same(one: Weights, other: Weights) -> bool:
-    return bool(np.allclose(vector(one), vector(other), rtol=1e-6, atol=1e-9))
+def _same(system: System, one: Weights, other: Weights) -> bool:
+    return bool(np.allclose(system.vector(one), system.vector(other), rtol=1e-6, atol=1e-9))

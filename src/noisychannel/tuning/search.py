@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from noisychannel.decode.objective import Weights
-from noisychannel.tuning.candidates import Candidates
-from noisychannel.tuning.lines import Found, better, line_search
-from noisychannel.tuning.systems import System, vector
+from noisychannel.systems import System
+from noisychannel.tuning.lines import Optimum, better, line_search
+from noisychannel.tuning.pool import CandidateArrays
 
 TRIALS = 96
 """Weights that are tried in all."""
@@ -25,20 +24,20 @@ KEPT = 3
 """The best trials that are returned."""
 
 
-def coordinate_ascent(candidates: Candidates, system: System, start: Weights) -> Found:
+def coordinate_ascent(candidates: CandidateArrays, system: System, start: Weights) -> Optimum:
     """Line searches over the free weights in turn until none improves; never worse than the start."""
-    found = Found(start, float(candidates.scores(vector(start)[None])[0]))
+    found = Optimum(start, float(candidates.scores(system.vector(start)[None])[0]))
     improved = True
     while improved:
         improved = False
         for free in system.free:
-            step = line_search(candidates, found.weights, free)
+            step = line_search(candidates, system, found.weights, free)
             if better(candidates.metric, step.score, found.score):
                 found, improved = step, True
     return found
 
 
-def optimise(candidates: Candidates, system: System, previous: Sequence[Weights], seed: int) -> Found:
+def optimise(candidates: CandidateArrays, system: System, previous: Sequence[Weights], seed: int) -> Optimum:
     """The best weights on the candidates, by coordinate ascent from several starts.
 
     The starts are the previous weights (first those to stay near to), the corners of the system and, where more than
@@ -47,22 +46,22 @@ def optimise(candidates: Candidates, system: System, previous: Sequence[Weights]
     starts = [*previous, *system.corners]
     if len(system.free) > 1:
         starts += random_search(candidates, system, seed)
-    best: Found | None = None
+    best: Optimum | None = None
     for start in dict.fromkeys(starts):
         found = coordinate_ascent(candidates, system, start)
         if best is None or better(candidates.metric, found.score, best.score):
             best = found
         elif not better(candidates.metric, best.score, found.score):
-            best = min(best, found, key=lambda found: _distance(found.weights, previous[0]))
+            best = min(best, found, key=lambda found: _distance(system, found.weights, previous[0]))
     assert best is not None
     return best
 
 
-def _distance(one: Weights, other: Weights) -> float:
-    return float(np.linalg.norm(vector(one) - vector(other)))
+def _distance(system: System, one: Weights, other: Weights) -> float:
+    return float(np.linalg.norm(system.vector(one) - system.vector(other)))
 
 
-def random_search(candidates: Candidates, system: System, seed: int) -> list[Weights]:
+def random_search(candidates: CandidateArrays, system: System, seed: int) -> list[Weights]:
     """The best few weights that a tree-structured Parzen estimator meets in the ranges of the free weights."""
     import optuna  # not above: it takes half a second, and only this search needs it
 
@@ -82,8 +81,8 @@ def random_search(candidates: Candidates, system: System, seed: int) -> list[Wei
             tried: list[tuple[float, Weights]] = []
             for _ in range(0, TRIALS, AT_ONCE):
                 trials = [study.ask(ranges) for _ in range(AT_ONCE)]
-                weights = [replace(system.fixed, **trial.params) for trial in trials]
-                scores = candidates.scores(np.stack([vector(each) for each in weights])).tolist()
+                weights = [system.weights(trial.params) for trial in trials]
+                scores = candidates.scores(np.stack([system.vector(each) for each in weights])).tolist()
                 for trial, score in zip(trials, scores, strict=True):
                     study.tell(trial, score)
                 tried += zip(scores, weights, strict=True)

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from noisychannel.errors import BadInputError
-from noisychannel.metrics import FloatArray, Metric
+from noisychannel.evaluation.metrics import FloatArray, Metric
 
 COUNTS_AT_ONCE = 1 << 22
 """Multinomial counts held in memory at a time; the resamples do not depend on it."""

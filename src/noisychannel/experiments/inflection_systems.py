@@ -12,16 +12,16 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from noisychannel.baselines import SuffixRules
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.reproduce.inflection import Inflection, Setting
-from noisychannel.reproduce.inflection_data import TaggedPair, some
-from noisychannel.reproduce.measured import Row, Split
-from noisychannel.reproduce.reranking import choose_from_pool, density_ratio, ensemble, word_list
-from noisychannel.reproduce.tasks import LISTED_LM, Task, by_letters, letter_pool
-from noisychannel.tuning import SYSTEMS, Tuned, tune
-from noisychannel.weights import SearchSettings
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.evaluation.baselines import SuffixRules
+from noisychannel.experiments.inflection import Inflection, Setting
+from noisychannel.experiments.inflection_data import TaggedPair, some
+from noisychannel.experiments.measured import Row, Split
+from noisychannel.experiments.reranking import choose_from_pool, density_ratio, ensemble, word_list
+from noisychannel.experiments.tasks import LISTED_LM, Task, by_letters, letter_pool
+from noisychannel.tuning import SYSTEMS, TuningResult, tune
 
 RULES = "longest-suffix rules"
 ROWS = (
@@ -68,7 +68,7 @@ def decode_seed(
 
 
 def rerank_row(
-    experiment: Inflection, row: Row, setting: Setting, split: Split, tuned: Tuned
+    experiment: Inflection, row: Row, setting: Setting, split: Split, tuned: TuningResult
 ) -> tuple[dict[int, list[list[str]]], dict[str, float]]:
     """By seed (0 for all together) what is chosen for each type; and what else was tuned on dev for that."""
     seeds, search = experiment.scale.seeds[: row.seeds], experiment.scale.search
@@ -82,7 +82,7 @@ def rerank_row(
 
 
 def _rerank(
-    experiment: Inflection, row: Row, setting: Setting, split: Split, search: SearchSettings, tuned: Tuned
+    experiment: Inflection, row: Row, setting: Setting, split: Split, search: SearchSettings, tuned: TuningResult
 ) -> tuple[list[list[str]], dict[str, float]]:
     """What is chosen, with the models of the first seed, by something that is itself tuned on dev."""
     seed, system, device = experiment.scale.seeds[0], SYSTEMS[row.system], experiment.device
@@ -136,7 +136,7 @@ def tasks(
     return found
 
 
-def tune_row(experiment: Inflection, row: Row, setting: Setting, known: Sequence[Tuned]) -> Tuned | None:
+def tune_row(experiment: Inflection, row: Row, setting: Setting, known: Sequence[TuningResult]) -> TuningResult | None:
     """The weights of a row; None for one that has none to tune. ``known``: tuned systems of the same models."""
     if row.system not in SYSTEMS or not SYSTEMS[row.system].free:
         return None

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from noisychannel.errors import BadInputError
-from noisychannel.reproduce.inflection import ExperimentPart, Inflection, Setting
-from noisychannel.reproduce.inflection_data import TaggedPair, some
-from noisychannel.reproduce.inflection_report import Results, report
-from noisychannel.reproduce.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, RULES, WORD_LIST
-from noisychannel.reproduce.measured import Row
-from noisychannel.reproduce.measuring import measure
-from noisychannel.reproduce.tasks import back_translate
+from noisychannel.experiments.inflection import ExperimentPart, Inflection, Setting
+from noisychannel.experiments.inflection_data import TaggedPair, some
+from noisychannel.experiments.inflection_report import Results, report
+from noisychannel.experiments.inflection_systems import BETTER_LM, FULL_BETTER, ROWS, RULES, WORD_LIST
+from noisychannel.experiments.measured import Row
+from noisychannel.experiments.measuring import measure
+from noisychannel.experiments.tasks import back_translate
 from noisychannel.training.config import RunConfig
 from noisychannel.training.world import choose_device
 

@@ -14,15 +14,15 @@ import torch
 
 from noisychannel import __version__
 from noisychannel.decode.objective import Weights
-from noisychannel.reproduce.inflection import Inflection, Setting
-from noisychannel.reproduce.inflection_systems import decode_seed, paired_lms, rerank_row, tasks, tune_row
-from noisychannel.reproduce.measured import Measured, Row, Split
-from noisychannel.reproduce.reranking import BONUSES, RATIOS
-from noisychannel.reproduce.tasks import LISTED_LM
+from noisychannel.experiments.inflection import Inflection, Setting
+from noisychannel.experiments.inflection_systems import decode_seed, paired_lms, rerank_row, tasks, tune_row
+from noisychannel.experiments.measured import Measured, Row, Split
+from noisychannel.experiments.reranking import BONUSES, RATIOS
+from noisychannel.experiments.tasks import LISTED_LM
 from noisychannel.runs import RunDirectory
 from noisychannel.training.jobs import choose_processes, cores
 from noisychannel.training.world import choose_device
-from noisychannel.tuning import Tuned
+from noisychannel.tuning import TuningResult
 
 
 def measure(experiment: Inflection, rows: Sequence[tuple[Row, Setting]], split: Split = "test") -> list[Measured]:
@@ -88,7 +88,7 @@ def _measure_row(
 
 
 def _fingerprint(
-    experiment: Inflection, row: Row, setting: Setting, split: Split, known: Sequence[Tuned | None]
+    experiment: Inflection, row: Row, setting: Setting, split: Split, known: Sequence[TuningResult | None]
 ) -> str:
     """Of what decides what is measured: the models (the times at which they were written), the items, the settings.
 

@@ -17,9 +17,10 @@ from noisychannel.decode.decoder import NoisyChannelDecoder
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.online import OnlineDecoder
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.runs import RunDirectory
 from noisychannel.training.world import choose_device
-from noisychannel.weights import SearchSettings, read_system
+from noisychannel.weights import read_system
 
 
 class Output(NamedTuple):
@@ -67,12 +68,12 @@ class NoisyChannel:
         output_codec: Codec,
         models: Mapping[str, Any],
         weights: Weights,
-        search: SearchSettings,
+        settings: SearchSettings,
     ) -> None:
         self.input_codec, self.output_codec, self.models = input_codec, output_codec, models
-        self.weights, self.search = weights, search
+        self.weights, self.settings = weights, settings
         self.decoder = NoisyChannelDecoder(
-            **models, weights=weights, **search.arguments(), barred=output_codec.feature_ids
+            **models, weights=weights, settings=settings, barred=output_codec.feature_ids
         )
 
     @staticmethod
@@ -80,7 +81,7 @@ class NoisyChannel:
         run_dir: str | Path,
         system: str | None = None,
         weights: Weights | None = None,
-        search: SearchSettings | None = None,
+        settings: SearchSettings | None = None,
         device: str = "auto",
     ) -> NoisyChannel:
         """The models of a run with the weights that were tuned for a system (the run's default where not named).
@@ -91,16 +92,16 @@ class NoisyChannel:
         run = RunDirectory.open(Path(run_dir))
         input_codec, output_codec = run.codecs()
         tuned = read_system(run, system)
-        weights, search = weights or tuned.weights, search or tuned.search
+        weights, settings = weights or tuned.weights, settings or tuned.settings
         roles = ["direct"]
         roles += ["channel"] if weights.channel else []
-        roles += ["lm"] if weights.lm or search.lm_proposals else []
+        roles += ["lm"] if weights.lm or settings.lm_proposals else []
         models = {role: run.load_model(role, choose_device(device)) for role in roles}
-        return NoisyChannel(input_codec, output_codec, models, weights, search)
+        return NoisyChannel(input_codec, output_codec, models, weights, settings)
 
-    def reweighted(self, weights: Weights, search: SearchSettings | None = None) -> NoisyChannel:
+    def reweighted(self, weights: Weights, settings: SearchSettings | None = None) -> NoisyChannel:
         """The same models under other weights, and with another search where one is given."""
-        return NoisyChannel(self.input_codec, self.output_codec, self.models, weights, search or self.search)
+        return NoisyChannel(self.input_codec, self.output_codec, self.models, weights, settings or self.settings)
 
     def __call__(self, text: str, n_best: int = 1, features: Sequence[str] = ()) -> list[Output]:
         """The best outputs of a text."""
@@ -146,11 +147,9 @@ class NoisyChannel:
                 "online decoding has no place for features, and this run was trained with them; "
                 "decode whole inputs, or train a run without features"
             )
-        if self.search.lm_proposals:
+        if self.settings.lm_proposals:
             raise ValueError("lm_proposals must be 0 for online decoding: only the direct model proposes there")
-        arguments = {name: value for name, value in self.search.arguments().items() if name != "lm_proposals"}
-        barred = self.output_codec.feature_ids
-        decoder = OnlineDecoder(**self.models, weights=self.weights, **arguments, barred=barred, margin=margin)
+        decoder = OnlineDecoder(self.decoder, margin)
         return OnlineText(self.input_codec, self.output_codec, decoder)
 
     def context(self, features: Sequence[str]) -> list[int]:

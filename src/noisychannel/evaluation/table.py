@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from noisychannel import __version__
-from noisychannel.evaluation import HeldOut
-from noisychannel.metrics import Metric
+from noisychannel.evaluation.held_out import HeldOut
+from noisychannel.evaluation.metrics import Metric
 from noisychannel.provenance import provenance
 
 FEW_UNITS = 10

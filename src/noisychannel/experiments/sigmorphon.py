@@ -13,11 +13,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from noisychannel.baselines import SuffixRules
 from noisychannel.errors import BadInputError
-from noisychannel.reproduce import wiktionary
-from noisychannel.reproduce.inflection import Inflection, Scale, Setting, Setup
-from noisychannel.reproduce.inflection_data import (
+from noisychannel.evaluation.baselines import SuffixRules
+from noisychannel.experiments import wiktionary
+from noisychannel.experiments.inflection import Inflection, Scale, Setting, Setup
+from noisychannel.experiments.inflection_data import (
     TaggedPair,
     german_noun_paradigms,
     held_out_paradigms,

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from noisychannel import __version__
-from noisychannel.data.symbols import TextConfig
 from noisychannel.errors import BadInputError, missing_extra
+from noisychannel.text import TextConfig
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 

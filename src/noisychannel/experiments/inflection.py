@@ -21,12 +21,12 @@ from typing import Literal
 
 from noisychannel.atomic import write_text
 from noisychannel.data.prepare import DataConfig
-from noisychannel.reproduce.inflection_data import Splits, TaggedPair, some
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.experiments.inflection_data import Splits, TaggedPair, some
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import ModelConfig, Role, RunConfig, TrainingConfig
 from noisychannel.training.run import Say, prepare_run, train_runs
 from noisychannel.training.world import choose_device
-from noisychannel.weights import SearchSettings
 
 Setting = Literal["paper", "strict"]
 """Unpaired lists as they are, or without any form of a dev or test lemma."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from noisychannel.api import Output
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.reproduce.tasks import Task, by_letters, letter_pool
+from noisychannel.experiments.tasks import Task, by_letters, letter_pool
+from noisychannel.noisy_channel import Output
+from noisychannel.systems import System, vector
 from noisychannel.tuning.search import optimise
-from noisychannel.tuning.systems import System, vector
 
 CHOSEN_WEIGHTS = ("channel", "lm", "length")
 DEV_ACCURACY = "dev accuracy on the lists"

@@ -10,8 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from noisychannel.reproduce.inflection import Inflection, Scale, Setting, Setup
-from noisychannel.reproduce.inflection_data import (
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.experiments.inflection import Inflection, Scale, Setting, Setup
+from noisychannel.experiments.inflection_data import (
     Splits,
     TaggedPair,
     german_noun_paradigms,
@@ -21,7 +22,6 @@ from noisychannel.reproduce.inflection_data import (
     without_lemmas,
 )
 from noisychannel.training.config import ModelConfig
-from noisychannel.weights import SearchSettings
 
 Part = Literal["noun", "verb"]
 

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from noisychannel.experiments.inflection import Inflection
+from noisychannel.experiments.inflection_data import TaggedPair
+from noisychannel.experiments.inflection_systems import BASELINE, FULL_BETTER
+from noisychannel.experiments.measured import Measured
+from noisychannel.experiments.outputs import Outputs, judge, outputs_table
+from noisychannel.experiments.reranking import CHOSEN_WEIGHTS, DEV_ACCURACY
 from noisychannel.provenance import provenance
-from noisychannel.reproduce.inflection import Inflection
-from noisychannel.reproduce.inflection_data import TaggedPair
-from noisychannel.reproduce.inflection_systems import BASELINE, FULL_BETTER
-from noisychannel.reproduce.measured import Measured
-from noisychannel.reproduce.outputs import Outputs, judge, outputs_table
-from noisychannel.reproduce.reranking import CHOSEN_WEIGHTS, DEV_ACCURACY
 from noisychannel.training.world import choose_device
 
 PAPER: dict[str, dict[str, str]] = {
@@ -129,7 +129,7 @@ def _row(experiment: Inflection, measured: Measured) -> dict[str, Any]:
         "deviation": measured.deviation,
         "seeds": measured.accuracies,
         "types": {name: measured.of_type(n) for n, name in enumerate(experiment.types)},
-        "weights": asdict(measured.weights) | {key: notes[key] for key in CHOSEN_WEIGHTS if key in notes},
+        "weights": measured.weights.by_name() | {key: notes[key] for key in CHOSEN_WEIGHTS if key in notes},
     }
     if notes:
         row["notes"] = notes

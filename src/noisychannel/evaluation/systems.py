@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.runs import RunDirectory
-from noisychannel.weights import SearchSettings, TunedSystem, read_system
+from noisychannel.weights import TunedSystem, read_system
 
 DIRECT = "direct"
 Searches: TypeAlias = tuple[SearchSettings, ...]
@@ -43,10 +44,10 @@ def compared_systems(
         for name in dict.fromkeys([DIRECT, *names])
     }
     direct = tuned.pop(DIRECT)
-    searches = {name: tuple(system.search.of_direct() for system in systems) for name, systems in tuned.items()}
-    labels = _labels(list(dict.fromkeys(searches.values())) or [tuple(system.search for system in direct)])
+    searches = {name: tuple(system.settings.for_direct() for system in systems) for name, systems in tuned.items()}
+    labels = _labels(list(dict.fromkeys(searches.values())) or [tuple(system.settings for system in direct)])
     alone = [
-        ComparedSystem(label, tuple(replace(d, search=s) for d, s in zip(direct, search, strict=True)), None)
+        ComparedSystem(label, tuple(replace(d, settings=s) for d, s in zip(direct, search, strict=True)), None)
         for search, label in labels.items()
     ]
     return alone + [ComparedSystem(name, systems, labels[searches[name]]) for name, systems in tuned.items()]
@@ -54,10 +55,10 @@ def compared_systems(
 
 def _widened(system: TunedSystem, k1: int | None, k2: int | None) -> TunedSystem:
     """With another width of its search; if one of the two is not given it follows the other, if it must."""
-    search = system.search
+    search = system.settings
     if k1 is None:
         k1 = search.k1 if k2 is None else max(search.k1, k2)
-    return replace(system, search=replace(search, k1=k1, k2=min(search.k2, k1) if k2 is None else k2))
+    return replace(system, settings=replace(search, k1=k1, k2=min(search.k2, k1) if k2 is None else k2))
 
 
 def _labels(distinct: Sequence[Searches]) -> Mapping[Searches, str]:

@@ -10,17 +10,17 @@ from typing import Any
 
 import torch
 
-from noisychannel.api import NoisyChannel, Output
 from noisychannel.decode.beam import beam_search
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.evaluation import Decoded, HeldOut, with_all_terms
-from noisychannel.metrics import make_metric
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.evaluation.held_out import Decoded, HeldOut, with_all_terms
+from noisychannel.evaluation.metrics import make_metric
 from noisychannel.models import SSNT
+from noisychannel.noisy_channel import NoisyChannel, Output
 from noisychannel.runs import RunDirectory
 from noisychannel.training.world import choose_device
 from noisychannel.tuning import CandidatePool
-from noisychannel.weights import SearchSettings
 
 LISTED_LM = "lm with its word list"
 """The role of such a language model here; plain lm is the network alone."""

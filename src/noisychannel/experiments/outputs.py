@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from noisychannel.metrics import FloatArray, make_metric
-from noisychannel.reproduce.inflection import Inflection
-from noisychannel.reproduce.inflection_systems import BASELINE, RULES
-from noisychannel.reproduce.measured import Measured
-from noisychannel.significance import confidence_interval, paired_bootstrap
+from noisychannel.evaluation.metrics import FloatArray, make_metric
+from noisychannel.evaluation.significance import confidence_interval, paired_bootstrap
+from noisychannel.experiments.inflection import Inflection
+from noisychannel.experiments.inflection_systems import BASELINE, RULES
+from noisychannel.experiments.measured import Measured
 
 ACCURACY = make_metric("accuracy")
 ITEM = ("type", "lemma", "form")

@@ -13,9 +13,9 @@ import numpy as np
 
 from noisychannel.atomic import write_text
 from noisychannel.decode.objective import Weights
-from noisychannel.metrics import FloatArray
-from noisychannel.reproduce.inflection import Setting
-from noisychannel.tuning import Step, Tuned
+from noisychannel.evaluation.metrics import FloatArray
+from noisychannel.experiments.inflection import Setting
+from noisychannel.tuning import TuningResult, TuningStep
 
 Split = Literal["dev", "test"]
 
@@ -54,7 +54,7 @@ class Measured:
 
     row: Row
     setting: Setting
-    tuned: Tuned | None
+    tuned: TuningResult | None
     """None where there was nothing to tune."""
     notes: Mapping[str, float]
     """What else was chosen on dev."""
@@ -111,10 +111,12 @@ class Measured:
     @staticmethod
     def read(file: Path, row: Row, setting: Setting, gold: Sequence[Sequence[str]]) -> Measured:
         record = json.loads(file.read_text(encoding="utf-8"))
-        tuned: Tuned | None = None
+        tuned: TuningResult | None = None
         if record["tuned"] is not None:
-            steps = (Step(**{**step, "weights": Weights(**step["weights"])}) for step in record["tuned"]["history"])
+            steps = (
+                TuningStep(**{**step, "weights": Weights(**step["weights"])}) for step in record["tuned"]["history"]
+            )
             known = {**record["tuned"], "weights": Weights(**record["tuned"]["weights"]), "history": tuple(steps)}
-            tuned = Tuned(**known)
+            tuned = TuningResult(**known)
         outputs = {int(seed): of_types for seed, of_types in record["outputs"].items()}
         return Measured(row, setting, tuned, record["notes"], outputs, gold)

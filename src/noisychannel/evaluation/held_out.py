@@ -7,15 +7,15 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from noisychannel.api import NoisyChannel, Output
 from noisychannel.data.codec import Codec
 from noisychannel.data.files import find_files, read_lines
 from noisychannel.data.rows import Row
-from noisychannel.decode.hypothesis import Hypothesis, longest_output
+from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError
+from noisychannel.ids import UNK
+from noisychannel.noisy_channel import NoisyChannel, Output
 from noisychannel.runs import RunDirectory
-from noisychannel.symbols import UNK
 
 ROUNDING = 1e-3
 """Objectives of one output, in nats, that differ by less are the same, computed in another order."""
@@ -162,7 +162,7 @@ def search_errors(model: NoisyChannel, held_out: HeldOut, decoded: Decoded) -> i
         ids = model.input_codec.encode(held_out.inputs[n], held_out.features[n])
         reference = model.output_codec.encode(references[0])
         # What no search may find, however wide, is not its fault.
-        longest = longest_output(len(ids), model.search.max_length, model.search.max_growth)
+        longest = model.settings.longest_output(len(ids))
         if UNK not in reference and len(reference) <= longest:
             asked[n] = ids, reference[:-1]
     scored = model.decoder.rerank(

@@ -1,0 +1,83 @@
+"""How to search: every setting of the decoder, checked in one place."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, TypedDict, get_args
+
+Alignments = Literal["viterbi", "marginal"]
+"""Score by the best alignment, or by the sum over all alignments."""
+
+
+class SearchKeywords(TypedDict, total=False):
+    """The settings as keyword arguments of the decoder."""
+
+    k1: int
+    k2: int
+    max_length: int | None
+    max_growth: int | None
+    search: Alignments
+    channel_alignment: Alignments
+    lm_proposals: int
+    allow_unk: bool
+    memory: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """The settings of one search. The decoder, the online decoder, the reference, runs and commands all use this class.
+
+    Args:
+        k1: Proposals of the direct model for each cell.
+        k2: Survivors of each cell. Beam search (seq2seq, attention) uses it as its beam size.
+        max_length: Longest output in symbols, EOS included.
+        max_growth: How many symbols longer than its input an output may be. If neither this nor max_length is given,
+            the longest output is twice as long as its input plus ten.
+        search: Whether an output is scored by the direct model's best alignment (viterbi, as in the paper) or by the
+            sum over its alignments (marginal).
+        channel_alignment: The same for the channel; marginal is exact, viterbi is equation (3) of the paper.
+        lm_proposals: Further proposals for each cell, by the language model. They compete for the k2 places too.
+        allow_unk: Whether UNK may be proposed.
+        memory: Roughly how much memory a search may use, in GiB. Larger batches are searched in parts. The default is
+            half of the free memory on a GPU, and 4 GiB elsewhere.
+    """
+
+    k1: int = 20
+    k2: int = 10
+    max_length: int | None = None
+    max_growth: int | None = None
+    search: Alignments = "viterbi"
+    channel_alignment: Alignments = "marginal"
+    lm_proposals: int = 0
+    allow_unk: bool = False
+    memory: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k2 <= self.k1:
+            raise ValueError(f"k1 and k2 must satisfy 1 <= k2 <= k1, but are {self.k1} and {self.k2}")
+        if self.max_length is not None and self.max_length < 1:
+            raise ValueError(f"max_length must be at least 1 (EOS counts), but is {self.max_length}")
+        if self.max_growth is not None and self.max_growth < 0:
+            raise ValueError(f"max_growth must not be negative, but is {self.max_growth}")
+        for name in ("search", "channel_alignment"):
+            if (choice := getattr(self, name)) not in get_args(Alignments):
+                raise ValueError(f"{name} must be 'viterbi' or 'marginal', but is {choice!r}")
+        if self.lm_proposals < 0:
+            raise ValueError(f"lm_proposals must not be negative, but is {self.lm_proposals}")
+        if self.memory is not None and not self.memory > 0:
+            raise ValueError(f"memory must be positive, but is {self.memory}")
+
+    def longest_output(self, input_length: int) -> int:
+        """The longest output of an input, EOS included in both lengths."""
+        if self.max_length is None and self.max_growth is None:
+            return 2 * input_length + 10
+        limits = [] if self.max_length is None else [self.max_length]
+        return min([*limits, *([] if self.max_growth is None else [input_length + self.max_growth])])
+
+    def for_direct(self) -> SearchSettings:
+        """The same search without what asks the channel or the language model."""
+        return replace(self, channel_alignment="marginal", lm_proposals=0)
+
+    def record(self) -> dict[str, Any]:
+        """For weights.json and results. Settings that do not change the outputs of a search are left out."""
+        return {name: value for name, value in asdict(self).items() if name not in ("allow_unk", "memory")}

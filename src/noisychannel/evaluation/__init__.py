@@ -1,0 +1,1 @@
+"""Held-out data, metrics, significance, baselines, and the table of systems."""

@@ -1,0 +1,159 @@
+"""The systems of the paper, and systems with further terms: which weights are fixed, and which the tuner may move.
+
+    O(x, y) = w_direct·log q(y|x) + w_channel·log p(x|y) + w_lm·log p(y) + w_length·|y| + Σ_n w_n·term_n(x, y)
+
+A system is named by its terms, such as ``direct+channel+lm`` or ``direct+lm+word_list``. The length bias is free in all
+of them but the proposing model alone. Only the ratios of the weights matter, so one weight of every system is 1: that
+of the direct model, or of the channel if the direct model only proposes (``channel+lm``). ``attention`` and ``seq2seq``
+propose in place of the direct model (by beam search, and the other terms rerank what it finds); their log-probability
+is then the term ``direct``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from noisychannel.decode.objective import TERMS, Weights
+from noisychannel.errors import BadInputError, did_you_mean
+
+FloatArray = npt.NDArray[np.float64]
+
+PROPOSERS = ("direct", "attention", "seq2seq")
+"""The models that can propose outputs; the first searches the chart, the others by beam search."""
+
+
+@dataclass(frozen=True)
+class FreeWeight:
+    """A weight that the tuner may move."""
+
+    name: str
+    low: float
+    """Where the random search begins."""
+    high: float
+    """Where the random search ends; the line search may go beyond."""
+    start: float
+    """Where tuning begins, unless told otherwise."""
+    floor: float = 0.0
+    """What no search goes below: a negative weight would reward what a model finds improbable."""
+    ceiling: float = math.inf
+    """What no search goes above."""
+
+
+CHANNEL = FreeWeight("channel", low=0.0, high=5.0, start=1.0)
+LM = FreeWeight("lm", low=0.0, high=5.0, start=1.0)
+LENGTH = FreeWeight("length", low=-5.0, high=10.0, start=0.0, floor=-math.inf)
+
+
+@dataclass(frozen=True)
+class System:
+    """A set of terms that decode together."""
+
+    name: str
+    fixed: Weights
+    """The weights that stay; those that are free are zero here."""
+    free: tuple[FreeWeight, ...]
+    proposer: str = "direct"
+    """One of ``PROPOSERS``."""
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The four terms and the further ones of this system: the order of its weight vectors."""
+        return (*TERMS, *(weight.name for weight in self.free if weight.name not in TERMS))
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """The further terms."""
+        return self.terms[len(TERMS) :]
+
+    @property
+    def used(self) -> tuple[bool, ...]:
+        """For each term, whether it can weigh anything."""
+        free, fixed = {weight.name for weight in self.free}, self.fixed.by_name()
+        return tuple(name in free or fixed.get(name, 0.0) != 0 for name in self.terms)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The models of equation (3) that the system runs; the proposing one always."""
+        _, channel, lm, _ = self.used[: len(TERMS)]
+        return (self.proposer, *(["channel"] if channel else []), *(["lm"] if lm else []))
+
+    @property
+    def start(self) -> Weights:
+        """Weights under which every model of the system is run."""
+        return self.weights({weight.name: weight.start for weight in self.free})
+
+    @property
+    def corners(self) -> list[Weights]:
+        """Plain weights from which to search: nothing beside the fixed ones, each free model alone, all of them."""
+        plain = {weight.name: min(1.0, weight.ceiling) for weight in self.free if weight.name != "length"}
+        sets = [{}, *({name: value} for name, value in plain.items()), plain]
+        return list(dict.fromkeys(self.weights(chosen) for chosen in sets))
+
+    def weights(self, free: Mapping[str, float]) -> Weights:
+        """The fixed weights with these free ones; free weights that are not named are zero."""
+        zero = dict.fromkeys(self.extra, 0.0)
+        return Weights.of({**self.fixed.by_name(), **zero, **free})
+
+    def vector(self, weights: Weights) -> FloatArray:
+        """Weights as an array [T] in the order of ``terms``, in float64 whatever the numbers were given as."""
+        by_name = weights.by_name()
+        return np.array([by_name.get(name, 0.0) for name in self.terms], np.float64)
+
+    def from_vector(self, values_T: FloatArray) -> Weights:
+        """The weights of an array [T]."""
+        return Weights.of(dict(zip(self.terms, map(float, values_T), strict=True)))
+
+    def contains(self, other: System) -> bool:
+        """Whether any weights of the other are weights that this one can have."""
+        return (self.proposer, self.fixed) == (other.proposer, other.fixed) and set(other.free) <= set(self.free)
+
+    def check(self, weights: Weights) -> None:
+        """Refuse weights that this system cannot have."""
+        free, fixed = {weight.name: weight for weight in self.free}, self.fixed.by_name()
+        for name, value in weights.by_name().items():
+            if name not in free and value != fixed.get(name, 0.0):
+                raise ValueError(f"the weight {name} of the system {self.name} is {fixed.get(name, 0.0)}, not {value}")
+            if name in free and not free[name].floor <= value <= free[name].ceiling:
+                raise ValueError(
+                    f"the weight {name} of the system {self.name} lies between {free[name].floor} and "
+                    f"{free[name].ceiling}, but is {value}"
+                )
+
+
+def make_system(name: str, extra: Mapping[str, FreeWeight] = {}) -> System:
+    """The system of a name such as ``direct+channel+lm``; ``extra``: the further terms there are."""
+    parts = name.split("+")
+    known = (*PROPOSERS, "channel", "lm", "length", *extra)
+    for part in parts:
+        if part not in known:
+            raise BadInputError(
+                f"unknown system {name!r}: there is no term {part!r}{did_you_mean(part, known)} "
+                f"The terms are {', '.join(known)}"
+            )
+    if len(set(parts)) != len(parts):
+        raise BadInputError(f"unknown system {name!r}: a term stands twice; name each once")
+    proposers = [part for part in parts if part in PROPOSERS]
+    if len(proposers) > 1 or (not proposers and "channel" not in parts):
+        raise BadInputError(
+            f"unknown system {name!r}: name one of {', '.join(PROPOSERS)}, or the channel (the direct model proposes)"
+        )
+    proposer = proposers[0] if proposers else "direct"
+    fixed = Weights(direct=1.0) if proposers else Weights(direct=0.0, channel=1.0)
+    free = [weight for weight in (CHANNEL, LM) if weight.name in parts and (proposers or weight is LM)]
+    free += [extra[part] for part in parts if part in extra]
+    return System(name, fixed, (*free, *([LENGTH] if len(parts) > 1 else [])), proposer)
+
+
+def systems_of_paper() -> dict[str, System]:
+    """The direct model alone, with a length bias, and the systems of the paper, smallest first."""
+    names = ("direct", "direct+length", "direct+lm", "channel+lm", "direct+channel+lm")
+    return {name: make_system(name) for name in names}
+
+
+SYSTEMS = systems_of_paper()
+"""By name; those with a language model or a channel have the length bias too, as in the paper."""
