@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from noisychannel.arguments import parse_options
 from noisychannel.atomic import write_text
-from noisychannel.cli.options import parse_options
 from noisychannel.errors import BadInputError
 from noisychannel.training.world import choose_device
 

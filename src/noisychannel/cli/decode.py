@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from noisychannel.alignment import draw_alignment
+from noisychannel.arguments import check_at_least, parse_options
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.noticed import Noticed, named
-from noisychannel.cli.options import check_at_least, parse_options
 from noisychannel.cli.progress import counting
 from noisychannel.cli.warn import tune_first, warn, warn_unfinished
 from noisychannel.data.codec import Unknown
@@ -26,7 +26,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError
 from noisychannel.noisy_channel import NoisyChannel, Output
 from noisychannel.runs import RunDirectory
-from noisychannel.training.parse import parse_config
+from noisychannel.training.config import parse_config
 from noisychannel.weights import read_system
 
 USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME | --weights 1,0.5,0.3,0.2] [--n_best 5] [--json]

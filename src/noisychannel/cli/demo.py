@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from noisychannel.alignment import draw_alignment
+from noisychannel.arguments import parse_options
 from noisychannel.cli.decode import Decoded, explain, seen_symbols
 from noisychannel.cli.evaluate import EvaluateOptions, evaluate_run
-from noisychannel.cli.options import parse_options
 from noisychannel.cli.progress import make_display
 from noisychannel.cli.train import PERPLEXITY_NOTE
 from noisychannel.cli.tune import TuneOptions, tune_run

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from noisychannel.arguments import check_at_least, parse_options
 from noisychannel.atomic import write_text
-from noisychannel.cli.options import check_at_least, parse_options
 from noisychannel.cli.progress import counting
 from noisychannel.cli.tune import load_all
 from noisychannel.cli.warn import tune_first, warn
@@ -36,7 +36,7 @@ from noisychannel.evaluation.systems import ComparedSystem, compared_systems
 from noisychannel.evaluation.table import Bootstrap, Evaluated, Measured, SystemResult
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.runs import RunDirectory
-from noisychannel.training.parse import parse_config
+from noisychannel.training.config import parse_config
 from noisychannel.tuning import SYSTEMS
 from noisychannel.weights import TunedSystem, read_systems
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from noisychannel.arguments import check_at_least, parse_options
 from noisychannel.cli.json_lines import json_line
-from noisychannel.cli.options import check_at_least, parse_options
 from noisychannel.cli.warn import warn, warn_unfinished
 from noisychannel.data.rows import Columns, Row, read_pairs
 from noisychannel.errors import BadInputError
+from noisychannel.models.registry import Role
 from noisychannel.runs import RunDirectory
 from noisychannel.scoring import Scorer
-from noisychannel.training.config import Role
-from noisychannel.training.parse import parse_config
+from noisychannel.training.config import parse_config
 from noisychannel.training.world import choose_device
 
 USAGE = """usage: noisychannel score RUN [FILE] [--models lm] [--columns input,output] [--device cpu]

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from noisychannel.cli.options import check_at_least, parse_options
+from noisychannel.arguments import check_at_least, parse_options
 from noisychannel.cli.progress import counting
 from noisychannel.cli.warn import finish, warn, warn_unfinished
 from noisychannel.data.prepare import DataSource
@@ -19,7 +19,7 @@ from noisychannel.evaluation.held_out import HeldOut, decode_held_out, rows_of_g
 from noisychannel.evaluation.metrics import make_metric
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.runs import RunDirectory
-from noisychannel.training.parse import parse_config
+from noisychannel.training.config import parse_config
 from noisychannel.training.world import choose_device
 from noisychannel.tuning import SYSTEMS, CandidatePool, System, TuningResult, tune
 from noisychannel.weights import TunedSystem, write_systems
