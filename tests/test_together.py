@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from noisychannel.errors import NoisyChannelError
-from noisychannel.runs import RunDirectory, load_tensors
+from noisychannel.models.registry import Role
+from noisychannel.runs import RunDirectory
+from noisychannel.tensors import load_tensors
 from noisychannel.training import jobs, together
-from noisychannel.training.config import Role, RunConfig
+from noisychannel.training.config import RunConfig
 from noisychannel.training.events import Event, Finished
 from noisychannel.training.run import train_run
 from noisychannel.training.together import _rounded

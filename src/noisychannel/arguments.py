@@ -176,11 +176,13 @@ def _read_words(cls: type, words: Sequence[str], positional: Sequence[str]) -> d
         elif free and free[0].endswith("*"):
             rest.append(word)
         elif free:
-            given[free[0]] = Given(word, f"--{free.pop(0)}", is_word=True)
+            key = free.pop(0)
+            given[key] = Given(word, f"--{key}", is_word=True)
         else:
             raise BadInputError(f"unexpected argument {word!r}; see --help")
     if rest:
-        given[free[0].removesuffix("*")] = Given(rest, f"--{free[0].removesuffix('*')}", is_word=False)
+        key = free[0].removesuffix("*")
+        given[key] = Given(rest, f"--{key}", is_word=False)
     return given
 
 
@@ -265,7 +267,7 @@ def _describe(defaults: Any, prefix: str, width: int) -> Iterator[str]:
     for field in fields(defaults):
         if not is_dataclass(kinds[field.name]):
             value = getattr(defaults, field.name)
-            yield f"  --{prefix}{field.name}{_placeholder(kinds[field.name])}"
+            yield f"  --{prefix}{field.name}{' true|false' if value is True else _placeholder(kinds[field.name])}"
             text = about.get(field.name, "") + _default(value)
             yield from textwrap.wrap(text, width, initial_indent=" " * 8, subsequent_indent=" " * 8)
     for field in fields(defaults):
