@@ -185,7 +185,9 @@ def test_features_stand_before_what_each_model_reads(tmp_path: Path) -> None:
     tag(config, "V;PST")
     assert main(["train", write_config(config)]) == 0
     record = json.loads(score(Path(config.run_dir), "ab\taab\tV;PST\n").stdout)
-    model = NoisyChannel.load(config.run_dir, weights=Weights(1.0, 1.0, 1.0), settings=SearchSettings(search="marginal"))
+    model = NoisyChannel.load(
+        config.run_dir, weights=Weights(1.0, 1.0, 1.0), settings=SearchSettings(search="marginal")
+    )
     ((_, terms),) = model.rerank("ab", ["aab"], ("V", "PST"))
     for role in ("direct", "channel", "lm"):
         assert record[role] == pytest.approx(getattr(terms, role), abs=1e-4), "as decoding has it"
