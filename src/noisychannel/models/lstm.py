@@ -109,15 +109,15 @@ class BidirectionalLSTM(nn.Module):
 
 
 def lstm_cell(gates_N4H: Tensor, cell_NH: Tensor) -> tuple[Tensor, Tensor]:
-    """The new hidden and cell states; ``gates``, in PyTorch's order, are used up.
+    """The new hidden and cell states. ``gates``, in PyTorch's order (input, forget, cell, output), are overwritten.
 
     With tanh(x) = 2σ(2x) - 1 all four gates are one sigmoid, which on a CPU is several times faster than a tanh.
     """
     H = cell_NH.shape[1]
     gates_N4H[:, 2 * H : 3 * H].mul_(2)
-    write, keep, new, show = gates_N4H.sigmoid_().chunk(4, dim=1)
-    after = (keep * cell_NH).addcmul_(write, new, value=2).sub_(write)
-    return torch.addcmul(-show, show, (2 * after).sigmoid_(), value=2), after
+    input_gate, forget_gate, cell_gate, output_gate = gates_N4H.sigmoid_().chunk(4, dim=1)
+    after = (forget_gate * cell_NH).addcmul_(input_gate, cell_gate, value=2).sub_(input_gate)
+    return torch.addcmul(-output_gate, output_gate, (2 * after).sigmoid_(), value=2), after
 
 
 def initialise_lstm(lstm: nn.LSTM) -> None:
