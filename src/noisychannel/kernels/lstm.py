@@ -1,9 +1,9 @@
-"""The elementwise part of an LSTM's step and of its gradient, each as one kernel.
+"""The elementwise part of an LSTM step and of its gradient, one kernel each.
 
-Shapes: N models side by side, B batch, H hidden size; the gates stand in PyTorch's order: input, forget, cell, output.
+Shapes: N stacked models, B batch, H hidden size. The gates are in PyTorch's order: input, forget, cell, output.
 """
 
-# Triton carries no types, and need not be installed.
+# Triton has no types, and may not be installed.
 # mypy: disable-error-code="import-untyped, import-not-found, untyped-decorator"
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BLOCK: dict[str, Any] = {"BLOCK": 128, "num_warps": 1}
 
 
 def step(gates_NB4H: Tensor, before_NBH: Tensor, hidden_NBH: Tensor, after_NBH: Tensor) -> None:
-    """From the gates' sums and the cell before, the states ``hidden`` and ``after``; the sums become the gates."""
+    """Compute ``hidden`` and the cell ``after`` from the gate sums and the cell ``before``; the sums become the gates."""
     _, B, H = before_NBH.shape
     tensors = gates_NB4H, before_NBH, hidden_NBH, after_NBH
     with torch.cuda.device_of(gates_NB4H):
@@ -34,7 +34,7 @@ def back(
     by_cell_NBH: Tensor,
     by_gates_NB4H: Tensor,
 ) -> None:
-    """From the gradients by both states, that by the gates' sums; that by the cell becomes that by the one before."""
+    """Compute the gradient of the gate sums from those of both states; ``by_cell`` becomes that of ``before``."""
     _, B, H = before_NBH.shape
     tensors = gates_NB4H, before_NBH, after_NBH, by_hidden_NBH, by_cell_NBH, by_gates_NB4H
     with torch.cuda.device_of(gates_NB4H):
