@@ -252,7 +252,7 @@ def test_unknown_commands_and_options(trained: Path, capsys) -> None:
         ),
         ("--models [lm,lm]", "models: names a model twice"),
         ("--data.columns input,ouput", "data.columns: unknown column 'ouput'"),
-        ("--data.columns input", "data.columns: 'output' must be named exactly once"),
+        ("--data.columns input", "data.columns: 'output' must occur exactly once"),
         ("--data.train nowhere.tsv", "nowhere.tsv: no such file"),
         ("--data.train_outputs x.txt", "data.train_outputs and data.dev_outputs go together"),
         ("--data.input.sentencepiece x.model", "data.input.sentencepiece: is for units: subwords"),
@@ -275,7 +275,7 @@ def test_bad_options_of_train(change: str, complaint: str, tmp_path: Path, capsy
         ("data: 3\n", "data must be a section with keys and values, but is 3"),
         ("training: {learning_rat: 1}\n", "unknown key training.learning_rat; did you mean training.learning_rate?"),
         ("direct: {hidden_size: large}\n", "config.yaml: direct.hidden_size: must be a whole number, but is 'large'"),
-        ("models: [direct]\n", "data.train: no file is named"),
+        ("models: [direct]\n", "data.train: no file given"),
     ],
 )
 def test_bad_configuration_files(text: str, complaint: str, tmp_path: Path, capsys) -> None:
