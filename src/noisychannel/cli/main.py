@@ -77,7 +77,8 @@ def _dispatch(words: list[str]) -> int:
         return 0
     name = words[0]
     if name not in COMMANDS:
-        raise BadInputError(f"unknown command {name!r}{did_you_mean(name, COMMANDS)} There are {', '.join(COMMANDS)}")
+        known = ", ".join(COMMANDS)
+        raise BadInputError(f"unknown command {name!r}{did_you_mean(name, COMMANDS)} The commands are {known}")
     # Waiting threads should sleep: on a shared machine, spinning makes everything many times slower. torch reads this
     # when it is loaded, and the processes that train inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
