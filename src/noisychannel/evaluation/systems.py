@@ -31,8 +31,8 @@ class ComparedSystem:
     """The label of a direct model; None for a direct model itself."""
 
     @property
-    def name(self) -> str:
-        return self.tuned[0].name
+    def proposer(self) -> str:
+        return self.tuned[0].system.proposer
 
 
 def compared_systems(

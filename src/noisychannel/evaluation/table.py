@@ -1,4 +1,4 @@
-"""What an evaluation found: a table for reading, and a record from which every score can be computed again."""
+"""The result of an evaluation: a table for reading, and a record from which every score can be computed again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FEW_UNITS = 10
 """Below this a bootstrap knows next to nothing about chance."""
 
 
-class Measured(NamedTuple):
+class MetricValue(NamedTuple):
     """One metric of one system."""
 
     score: float
@@ -48,7 +48,7 @@ class SystemResult:
     """Of both, if groups differ, those of each; None for baselines."""
     compared_with: str | None
     """The direct model of the p-values; None for a direct model itself."""
-    measured: dict[str, Measured]
+    measured: dict[str, MetricValue]
     length_ratio: float
     sentences_per_second: float | None = None
     average_lagging: float | None = None
@@ -62,7 +62,7 @@ class SystemResult:
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluationTable:
     """All systems on one test set."""
 
     run: str
