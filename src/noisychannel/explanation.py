@@ -29,7 +29,9 @@ def explain(line: DecodedLine, model: NoisyChannel, width: int | None = None) ->
     Console(file=drawn, highlight=False, width=width).print(table, markup=False)
     parts = [drawn.getvalue() + "weights: " + ", ".join(f"{name} {weight:.3g}" for name, weight in weights.items())]
     parts += [
-        f"unknown {kind}, read as <unk>: {first_names(names)}" for kind, names in line.unknown._asdict().items() if names
+        f"unknown {kind}, read as <unk>: {first_names(names)}"
+        for kind, names in line.unknown._asdict().items()
+        if names
     ]
     if outputs and not outputs[0].hypothesis.complete:
         parts.append("incomplete (…): the search found no end")

@@ -1,4 +1,4 @@
-"""What a user of outputs should know about them: which are incomplete, and what of the inputs the models do not know."""
+"""What a user should know about outputs: which are incomplete, and what of their inputs the models do not know."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class Remarks:
             )
         for noun, unknown in (("unknown symbol", self._symbols), ("unknown feature", self._features)):
             if unknown.number:
-                remarks.append(f"{unknown.of(noun)}, read as <unk>: {first_names(unknown.names)} (first: {unknown.where})")
+                remarks.append(
+                    f"{unknown.of(noun)}, read as <unk>: {first_names(unknown.names)} (first: {unknown.where})"
+                )
         return "; ".join(remarks)
 
 

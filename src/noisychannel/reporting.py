@@ -1,4 +1,7 @@
-"""What library code tells its caller while it works: warnings, and how much is done. A command, a server or a notebook listens."""
+"""What library code tells its caller while it works: warnings, and how much is done.
+
+A command, a server or a notebook listens.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines in, decoded lines out, in order, with a bounded number of them in memory: what ``decode`` and a server share."""
+"""Lines in, decoded lines out, in order, with a bounded number of them in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DecodedLine:
     """The whole line; None if it is not text."""
     outputs: list[Output] | None = None
     """The best first; None if the line cannot be decoded."""
-    unknown: Unknown = Unknown([], [])
+    unknown: Unknown = Unknown([], [])  # noqa: RUF009 (never changed)
     """What of the input the models do not know."""
     input_symbols: Sequence[str] = ()
     """As the models see them, features first, without EOS: what alignments point to."""

@@ -1,4 +1,4 @@
-"""weights.json: the weights that each system of a run was tuned to, with its search, its further terms and its history."""
+"""weights.json: the tuned weights of each system of a run, with its search, its further terms and its history."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def read_systems(run: RunDirectory) -> dict[str, TunedSystem]:
     try:
         tuned = {name: _tuned(run, name, entry) for name, entry in record["systems"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NoisyChannelError(f"{run.weights_file}: damaged ({error}); tune again: noisychannel tune {run.path}") from error
+        raise _damaged(run, error) from error
     if record.get("format") != FORMAT and run.word_list_file.exists():
         for name in tuned:
             if "lm" in name.split("+"):
@@ -164,5 +164,9 @@ def _read(run: RunDirectory) -> dict[str, Any] | None:
     try:
         record: dict[str, Any] = json.loads(run.weights_file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise NoisyChannelError(f"{run.weights_file}: damaged ({error}); tune again: noisychannel tune {run.path}") from error
+        raise _damaged(run, error) from error
     return record
+
+
+def _damaged(run: RunDirectory, error: Exception) -> NoisyChannelError:
+    return NoisyChannelError(f"{run.weights_file}: damaged ({error}); tune again: noisychannel tune {run.path}")

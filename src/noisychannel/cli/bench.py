@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from noisychannel.atomic import write_text
 from noisychannel.arguments import parse_options
-from noisychannel.errors import BadInputError
+from noisychannel.atomic import write_text
 from noisychannel.devices import choose_device
+from noisychannel.errors import BadInputError
 
 USAGE = """usage: noisychannel bench [--suites '[loss,train,decode]'] [--device auto] [--output FILE]
 

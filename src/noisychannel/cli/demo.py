@@ -15,10 +15,10 @@ from noisychannel.runs import RunDirectory
 USAGE = """usage: noisychannel demo [--run_dir runs/demo] [--pairs 1000] [--overwrite]
 
 Train a small direct model, channel model and language model that turn German nouns into their dative plurals
-(Haus → Häusern): a thousand pairs, and all other dative plurals of the package german-nouns as unpaired outputs, without
-those of the held-out nouns. Tune the weights, evaluate on held-out nouns, and show perplexities, alignments, the table
-of systems beside two simple baselines (the noun as it is, suffix rules), and nouns on which they differ. If repeated, it
-resumes, or shows the finished models.
+(Haus → Häusern) from a thousand pairs. All other dative plurals of the package german-nouns, without those of held-out
+nouns, are unpaired outputs. Tune the weights, evaluate on held-out nouns, and show perplexities, alignments, the table
+of systems beside two simple baselines (the noun as it is, suffix rules), and nouns on which the systems differ. If the
+command is repeated, it resumes, or shows the finished models.
 
 example:
   noisychannel demo --run_dir runs/demo

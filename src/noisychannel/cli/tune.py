@@ -21,8 +21,8 @@ direct model alone is always compared, so a system with it is never worse than i
 together and share the weights; to tune one group alone, name its directory. Each system is written when it is tuned.
 When all are tuned, the largest becomes the default of decode.
 
-systems: terms joined by +, such as direct+length, direct+lm, channel+lm, direct+channel+lm, direct+channel+lm+word_list,
-attention+length. attention and seq2seq propose by beam search, and the other terms rerank.
+systems: terms joined by +, such as direct+length, direct+lm, channel+lm, direct+channel+lm, attention+length, or
+direct+channel+lm+word_list. attention and seq2seq propose by beam search, and the other terms rerank.
 metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
 
 example:

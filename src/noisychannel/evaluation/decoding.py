@@ -1,4 +1,4 @@
-"""What an evaluation and a tuning ask about decoded outputs: missing terms, search errors, how far a search lags behind."""
+"""What evaluation and tuning ask about decoded outputs: missing terms, search errors, average lagging."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def with_all_terms(
     )
     needed = [name for name, weight in weights.by_name().items() if weight]
     lists = [[output.hypothesis for output in best] for best in outputs]
-    missing = [
-        n for n, hypotheses in enumerate(lists) if any(h.complete and _lacks(h, needed) for h in hypotheses)
-    ]
+    missing = [n for n, hypotheses in enumerate(lists) if any(h.complete and _lacks(h, needed) for h in hypotheses)]
     scored = model.reweighted(weights).score_ids(
         [held_out.inputs[n] for n in missing],
         [[h.tokens for h in lists[n]] for n in missing],

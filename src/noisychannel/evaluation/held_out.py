@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from noisychannel.data.codec import Codec
 from noisychannel.data.files import find_files, read_lines
 from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
+
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -29,7 +28,10 @@ class HeldOut:
 
     @staticmethod
     def read(name: str, rows: Iterable[Row], further: Sequence[str], codec: Codec) -> HeldOut:
-        """From pairs; ``further`` are files with more references, parallel to the pairs; ``codec``: that of the outputs."""
+        """From pairs.
+
+        ``further``: files with more references, parallel to the pairs. ``codec``: that of the outputs.
+        """
         listed = list(rows)
         texts = [[row.output] for row in listed]
         for pattern in further:

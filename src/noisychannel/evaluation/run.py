@@ -34,7 +34,7 @@ class EvaluateOptions:
     Args:
         file: The test set.
         outputs: Parallel files of references, if FILE has inputs alone.
-        systems: Which systems; if not given, direct, all that were tuned, and attention and seq2seq if the run has them.
+        systems: Which systems; if not given, direct, all tuned ones, and attention and seq2seq if the run has them.
         baselines: Rows to compare with, made from the training pairs: identity (the input), memorised (the most
             frequent training output of the input), rules (suffix rules; for characters).
         metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
@@ -107,9 +107,7 @@ def evaluate_run(
 
 def _systems_of_all(runs: Sequence[RunDirectory], reporter: Reporter) -> list[str]:
     """The systems that every group has; those that only some have are left out, and named."""
-    known = [
-        [*read_systems(run), *(role for role in ("attention", "seq2seq") if run.has_model(role))] for run in runs
-    ]
+    known = [[*read_systems(run), *(role for role in ("attention", "seq2seq") if run.has_model(role))] for run in runs]
     every = dict.fromkeys(name for systems in known for name in systems)
     names = [name for name in every if all(name in systems for systems in known)]
     if missing := [name for name in every if name not in names]:

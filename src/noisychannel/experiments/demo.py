@@ -91,7 +91,9 @@ def describe_models(run: RunDirectory) -> Iterator[str]:
         yield draw_alignment(record["input_symbols"][:-1], record["output_symbols"][:-1], record["alignment"])
 
 
-def compare_systems(run: RunDirectory, nouns: NounFiles, reporter: Reporter, say: Callable[[str], object]) -> Iterator[str]:
+def compare_systems(
+    run: RunDirectory, nouns: NounFiles, reporter: Reporter, say: Callable[[str], object]
+) -> Iterator[str]:
     """Tune, once, and evaluate on the held-out nouns: the table of systems, and nouns on which they differ."""
     if set(read_systems(run)) < {"direct", *SYSTEMS_SHOWN}:
         say(f"\ntuning the weights of {' and '.join(SYSTEMS_SHOWN)} on {TUNED_ON} dev nouns …")

@@ -11,9 +11,9 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
+from noisychannel.evaluation.decoding import with_all_terms
 from noisychannel.evaluation.held_out import HeldOut, rows_of_groups
 from noisychannel.evaluation.metrics import make_metric
-from noisychannel.evaluation.decoding import with_all_terms
 from noisychannel.noisy_channel import NoisyChannel, load_systems
 from noisychannel.reporting import Progress, Reporter, Silent
 from noisychannel.runs import RunDirectory
