@@ -575,4 +575,4 @@ def test_a_run_that_was_never_tuned_is_evaluated_with_a_hint(trained: Path, tmp_
         f"not tuned, so the direct model is evaluated alone; for the others, first run noisychannel tune {trained}"
         in shown.err
     )
-    assert "1 units, too few for intervals and p-values to mean much" in shown.out
+    assert "1 units, too few for reliable intervals and p-values" in shown.out
