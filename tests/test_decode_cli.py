@@ -24,7 +24,7 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
 from noisychannel.text import Characters, TextConfig
-from noisychannel.training.parse import dump_config
+from noisychannel.training.config import dump_config
 from noisychannel.tuning import System, Tuned, tune
 from toys import copy, double_vowels, tag, toy_config, write_pairs
 

@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.progress import Progress as ProgressBar
 
 from noisychannel.reporting import Progress
-from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Started
+from noisychannel.training.events import Advanced, DevEvaluation, Event, Finished, Started
 
 
 class Display(Protocol):
@@ -51,7 +51,7 @@ class LineDisplay:
             case Started(label, step, total, parameters):
                 resumed = f", from step {step}" if step else ""
                 self.say(f"{label}: {parameters:,} parameters, at most {total:,} steps{resumed}")
-            case Evaluated():
+            case DevEvaluation():
                 self.say(describe(event))
             case Finished():
                 self.say(describe_end(event))
@@ -88,7 +88,7 @@ class BarDisplay:
             case Advanced(label, step, loss, speed):
                 shown = "" if math.isnan(loss) else f"loss {loss:.3f} ppl {math.exp(min(loss, 700)):.2f} "
                 self.progress.update(self.tasks[label], completed=step, news=f"{shown}{speed:,.0f} symbols/s")
-            case Evaluated():
+            case DevEvaluation():
                 self.say(describe(event))
             case Finished(label):
                 self.say(describe_end(event))
@@ -107,7 +107,7 @@ class BarDisplay:
         self.progress.stop()
 
 
-def describe(event: Evaluated) -> str:
+def describe(event: DevEvaluation) -> str:
     mark = "  best" if event.best else ""
     return (
         f"{event.label}: epoch {event.epoch} step {event.step}  train ppl {event.train_perplexity:.3f}  "
@@ -116,8 +116,7 @@ def describe(event: Evaluated) -> str:
 
 
 def describe_end(event: Finished) -> str:
-    fitted = event.word_list
-    with_list = "" if fitted is None else f"; with its word list {fitted.perplexity:.3f} (share {fitted.share:.2f})"
+    with_list = "" if event.listed_outputs is None else f"; word list of {event.listed_outputs:,} outputs"
     return (
         f"{event.label}: finished after {event.step} steps and {event.seconds:.0f} s; "
         f"best dev perplexity {event.dev_perplexity:.3f} at step {event.best_step}{with_list}{describe_limit(event)}"

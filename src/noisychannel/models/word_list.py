@@ -22,7 +22,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from noisychannel.data.corpus import Sequences
 from noisychannel.ids import BOS, inside
 from noisychannel.models.lm import LanguageModel
 from noisychannel.models.lstm import LSTMState
@@ -51,15 +50,14 @@ class Trie(nn.Module):
         self.register_buffer("first", torch.searchsorted(keys, nodes * vocab_size))
 
     @staticmethod
-    def of(outputs: Sequences, vocab_size: int) -> Trie:
-        """The trie of the distinct ones among these."""
-        size = len(outputs.starts) - 1
-        node, lengths = np.zeros(size, np.int64), outputs.lengths
+    def of(ids: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], vocab_size: int) -> Trie:
+        """The trie of the distinct sequences ``ids[starts[n] : starts[n + 1]]``."""
+        node, lengths = np.zeros(len(starts) - 1, np.int64), np.diff(starts)
         levels: list[npt.NDArray[np.int64]] = []
         nodes = 1
         for depth in range(int(lengths.max(initial=0))):
             longer = np.flatnonzero(lengths > depth)
-            symbol = outputs.ids[outputs.starts[longer] + depth].astype(np.int64)
+            symbol = ids[starts[longer] + depth].astype(np.int64)
             keys, which = np.unique(node[longer] * vocab_size + symbol, return_inverse=True)
             node[longer] = nodes + which
             levels.append(keys)
@@ -182,3 +180,11 @@ def best_share(by_network: Tensor, by_list: Tensor) -> float:
         from_list = torch.sigmoid(share.logit() + listed - network)
         share = from_list.mean().clamp(max=MOST)
     return float(share)
+
+
+class WordList(nn.Module):
+    """The listed outputs as a term of the objective."""
+
+    def __init__(self, trie: Trie, reads_features: bool = False) -> None:
+        super().__init__()
+        self.trie, self.reads_features = trie, reads_features
