@@ -140,14 +140,17 @@ class LineDecoder:
     def _parse(self, line: Line | BadLine) -> tuple[str, list[str]] | None:
         """Input and features of a line; a line that cannot be decoded is reported."""
         if isinstance(line, BadLine):
-            return self._refuse(line.reason)
+            self._refuse(line.reason)
+            return None
         values = line.text.split("\t")
         if len(values) != 1 + self.with_features:
             expected = "an input, a tab and features" if self.with_features else "an input without tabs"
-            return self._refuse(f"{line.where}: {len(values)} columns, but {expected} is expected")
+            self._refuse(f"{line.where}: {len(values)} columns, but {expected} is expected")
+            return None
         symbols = len(self.model.input_codec.split(values[0]))
         if symbols > self.options.max_symbols:
-            return self._refuse(f"{line.where}: {symbols} symbols, more than --max_symbols {self.options.max_symbols}")
+            self._refuse(f"{line.where}: {symbols} symbols, more than --max_symbols {self.options.max_symbols}")
+            return None
         features = [tag for tag in values[1].split(self.separator) if tag] if self.with_features else []
         return values[0], features
 

@@ -1,8 +1,8 @@
 """The best value of one weight on a fixed set of candidates, exactly (minimum error rate training; Och 2003).
 
 If all weights but one are fixed, O of a candidate is a line in that weight: intercept + slope·w. The best candidate of
-a sentence changes only at the turns of the upper envelope of its lines. Between the turns of all sentences the metric is
-constant, so computing it once per interval finds the optimum exactly, for any metric.
+a sentence changes only at the turns of the upper envelope of its lines. Between the turns of all sentences the metric
+is constant, so computing it once per interval finds the optimum exactly, for any metric.
 
 **Equal metric values** are common on small development sets. A weight that is already as good as any other stays.
 Otherwise neighbouring intervals with the best value form a plateau. The widest plateau is chosen (of equally wide ones,

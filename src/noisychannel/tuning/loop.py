@@ -1,7 +1,7 @@
 """The tuning loop: decode, merge the outputs into the pool, optimise on the pool, decode again.
 
-A pool has only outputs that some decoding found. Weights that look good on it may find worse outputs in their own search.
-So the score of a real decoding counts, and its outputs join the pool for the next round.
+A pool has only outputs that some decoding found. Weights that look good on it may find worse outputs in their own
+search. So the score of a real decoding counts, and its outputs join the pool for the next round.
 """
 
 from __future__ import annotations
