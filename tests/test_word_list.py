@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from decoder_oracles import assert_same, best_outputs, random_models
 from noisychannel import LanguageModel, NoisyChannel, NoisyChannelDecoder, OnlineDecoder, Weights
+from noisychannel.arguments import dump_config
 from noisychannel.cli.main import main
 from noisychannel.data.corpus import Sequences
 from noisychannel.data.prepare import DataConfig
@@ -23,7 +24,7 @@ from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.ids import BOS, EOS
 from noisychannel.models.word_list import OFF, ROOT, Trie, WithWordList, best_share
 from noisychannel.runs import RunDirectory
-from noisychannel.training.config import dump_config, parse_config
+from noisychannel.training.config import parse_config
 from toys import toy_config
 
 V = 7

@@ -191,8 +191,7 @@ class RunDirectory(RunFiles):
     # The word list of the language model.
 
     def write_word_list(self, words: Trie) -> None:
-        tensors = {"keys": words.keys, "counts": words.counts}
-        save_tensors(self.word_list_file, tensors, {"symbols": str(words.vocab_size)})
+        save_tensors(self.word_list_file, {"keys": words.keys}, {"symbols": str(words.vocab_size)})
 
     def load_word_list(self, device: torch.device | str = "cpu") -> WordList:
         """The listed outputs as a term of the objective. It reads features if the language model does."""
@@ -202,7 +201,7 @@ class RunDirectory(RunFiles):
         tensors, metadata = load_tensors(self.word_list_file)
         symbols = len(self.codecs()[1])
         try:
-            words = Trie(int(metadata["symbols"]), tensors["keys"], tensors["counts"])
+            words = Trie(int(metadata["symbols"]), tensors["keys"])
             if words.vocab_size != symbols:
                 raise ValueError(f"{words.vocab_size} symbols instead of {symbols}")
         except (KeyError, ValueError) as error:
