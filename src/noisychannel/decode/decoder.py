@@ -129,7 +129,7 @@ class NoisyChannelDecoder:
         """
         if n_best < 1:
             raise ValueError(f"n_best must be at least 1, but is {n_best}")
-        contexts = _check(inputs, contexts)
+        contexts = checked_contexts(inputs, contexts)
         found: list[list[Hypothesis]] = [[] for _ in inputs]
         kept = max(n_best, self.settings.k2) if self._final else n_best
         for size in sorted({len(context) for context in contexts}):
@@ -160,7 +160,7 @@ class NoisyChannelDecoder:
         align: bool = True,
     ) -> list[list[Hypothesis]]:
         """Given outputs of each input (ids without EOS), scored by the same objective, in the given order."""
-        contexts = _check(inputs, contexts)
+        contexts = checked_contexts(inputs, contexts)
         lm = self._lm if self.weights.lm else None
         further = {name: self._extra[name] for name, weight in self.weights.extra.items() if weight}
         scorers = model_scorers(self._direct, self.models.channel, lm, further, self.settings)
@@ -209,8 +209,10 @@ class NoisyChannelDecoder:
         """Add the best alignments of the complete hypotheses."""
         whole = CompleteHypotheses.of(inputs, contexts, found)
         outputs = [(*tokens, EOS) for tokens in whole.outputs]
-        alignments = best_alignments(self.models.direct, whole.inputs, outputs)
-        channel_alignments: Sequence[tuple[int, ...] | None] = [None] * len(outputs)
+        alignments: Sequence[tuple[int, ...] | None] = [None] * len(outputs)
+        channel_alignments = alignments
+        if hasattr(self.models.direct, "viterbi"):
+            alignments = best_alignments(self.models.direct, whole.inputs, outputs)
         if self.models.channel is not None:
             read = [(*context, *ids) for context, ids in zip(whole.contexts, outputs, strict=True)]
             channel_alignments = best_alignments(self.models.channel, read, whole.inputs)
@@ -218,7 +220,7 @@ class NoisyChannelDecoder:
         return whole.put_back(found, (replace(h, alignment=z, channel_alignment=c) for h, z, c in rows))
 
 
-def _check(inputs: Sequence[Ids], contexts: Sequence[Ids] | None) -> Sequence[Ids]:
+def checked_contexts(inputs: Sequence[Ids], contexts: Sequence[Ids] | None) -> Sequence[Ids]:
     """Refuse bad inputs; the contexts, empty ones if none are given."""
     check_inputs(inputs)
     if contexts is None:
