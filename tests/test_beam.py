@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -13,11 +13,16 @@ from torch.nn.utils.rnn import pad_sequence
 
 from noisychannel.decode.beam import beam_search
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.ids import BOS, EOS, PAD, UNK
 from noisychannel.models.seq2seq import Seq2Seq
 
 INPUTS = [[4, 5, 6, 4, EOS], [6, EOS], [EOS], [5, 5, 4, EOS], [4, EOS]]
 WEIGHTS = [0.0, 0.7, 3.0, -0.4]
+
+
+def beam(K: int, max_length: int | None = None, **keywords: Any) -> SearchSettings:
+    return SearchSettings(k1=K, k2=K, max_length=max_length, **keywords)
 
 
 def random_seq2seq(seed: int, attention: bool = True, output_vocab_size: int = 6) -> Seq2Seq:
@@ -100,7 +105,7 @@ def test_a_beam_of_all_prefixes_finds_the_exact_n_best(attention: bool, w: float
     longest = 5
     for seed, n_best in itertools.product(range(4), (1, 4, 40)):
         model = random_seq2seq(seed, attention)
-        found = beam_search(model, INPUTS, beam_size=64, n_best=n_best, max_length=longest, length_weight=w)
+        found = beam_search(model, INPUTS, beam(64, longest), n_best=n_best, length_weight=w)
         for u, hypotheses in zip(INPUTS, found, strict=True):
             check_against(hypotheses, all_outputs(model, u, [4, 5], longest), w, n_best)
 
@@ -108,7 +113,7 @@ def test_a_beam_of_all_prefixes_finds_the_exact_n_best(attention: bool, w: float
 def test_unk_is_proposed_only_where_allowed_and_pad_and_bos_never() -> None:
     model = random_seq2seq(1, output_vocab_size=5)
     for allow_unk, symbols in ((False, [4]), (True, [4, UNK])):
-        found = beam_search(model, INPUTS, beam_size=40, n_best=40, max_length=4, allow_unk=allow_unk)
+        found = beam_search(model, INPUTS, beam(40, 4, allow_unk=allow_unk), n_best=40)
         for u, hypotheses in zip(INPUTS, found, strict=True):
             check_against(hypotheses, all_outputs(model, u, symbols, 4), 0.0, 40)
 
@@ -137,7 +142,7 @@ def test_a_narrow_beam_is_the_plain_algorithm(beam_size: int, w: float) -> None:
     complete = 0
     for seed, n_best in itertools.product(range(8), {1, beam_size}):
         model = Table(random_logits(seed))
-        found = beam_search(model, INPUTS, beam_size, n_best, max_length=6, length_weight=w)
+        found = beam_search(model, INPUTS, beam(beam_size, 6), n_best, length_weight=w)
         for u, hypotheses in zip(INPUTS, found, strict=True):
             expected = reference_beam(model, u[0], beam_size, n_best, 6, w)
             assert [hypothesis.tokens for hypothesis in hypotheses] == expected
@@ -158,10 +163,10 @@ def test_the_batch_does_not_matter(attention: bool, w: float) -> None:
     model = random_seq2seq(6, attention, output_vocab_size=9)
     generator = random.Random(0)
     inputs = [[*generator.choices([4, 5, 6], k=generator.randrange(12)), EOS] for _ in range(30)]
-    together = beam_search(model, inputs, beam_size=4, n_best=3, length_weight=w)
-    same(together, [beam_search(model, [u], beam_size=4, n_best=3, length_weight=w)[0] for u in inputs])
+    together = beam_search(model, inputs, beam(4), n_best=3, length_weight=w)
+    same(together, [beam_search(model, [u], beam(4), n_best=3, length_weight=w)[0] for u in inputs])
     order = generator.sample(range(30), 30)
-    permuted = beam_search(model, [inputs[b] for b in order], beam_size=4, n_best=3, length_weight=w)
+    permuted = beam_search(model, [inputs[b] for b in order], beam(4), n_best=3, length_weight=w)
     same(permuted, [together[b] for b in order])
     assert len({h.length for row in together for h in row}) > 2
 
@@ -169,7 +174,7 @@ def test_the_batch_does_not_matter(attention: bool, w: float) -> None:
 @pytest.mark.parametrize("w", [0.0, 0.5])
 def test_the_reported_scores_are_what_the_model_says_from_scratch(w: float) -> None:
     model = random_seq2seq(5, output_vocab_size=12)
-    for u, hypotheses in zip(INPUTS, beam_search(model, INPUTS, 5, n_best=5, length_weight=w), strict=True):
+    for u, hypotheses in zip(INPUTS, beam_search(model, INPUTS, beam(5), n_best=5, length_weight=w), strict=True):
         for h in hypotheses:
             v = torch.tensor([[*h.tokens, EOS]])
             log_prob = model.log_prob(torch.tensor([u]), torch.tensor([len(u)]), v, torch.tensor([h.length])).item()
@@ -180,20 +185,20 @@ def test_the_reported_scores_are_what_the_model_says_from_scratch(w: float) -> N
 def test_it_stops_as_soon_as_nothing_can_win_and_not_before() -> None:
     # Saying nothing has p = 0.6; "a" 0.4·0.6, and whatever goes on after "a" has at most 0.16.
     model = Table(constant_logits(eos=0.6, a=0.4))
-    [[best]] = beam_search(model, [[EOS]], beam_size=3, max_length=50)
+    [[best]] = beam_search(model, [[EOS]], beam(3, 50))
     assert (best.tokens, len(model.asked)) == ((), 1)
     model.asked.clear()
-    [three] = beam_search(model, [[EOS]], beam_size=3, n_best=3, max_length=50)
+    [three] = beam_search(model, [[EOS]], beam(3, 50), n_best=3)
     assert ([h.tokens for h in three], len(model.asked)) == ([(), (4,), (4, 4)], 3)
 
     # "a" is likelier than saying nothing, but a negative weight charges it for at least one symbol more.
     model = Table(constant_logits(eos=0.45, a=0.55))
-    [[best]] = beam_search(model, [[EOS]], beam_size=3, max_length=50, length_weight=-1.0)
+    [[best]] = beam_search(model, [[EOS]], beam(3, 50), length_weight=-1.0)
     assert (best.tokens, len(model.asked)) == ((), 1)
 
     # With p = 0.5 and a weight above log 2 every further symbol pays, though each answer beats all that is live.
     model = Table(constant_logits(eos=0.5, a=0.5))
-    [[best]] = beam_search(model, [[EOS]], beam_size=3, max_length=9, length_weight=0.7)
+    [[best]] = beam_search(model, [[EOS]], beam(3, 9), length_weight=0.7)
     assert (best.tokens, len(model.asked)) == ((4,) * 8, 9)
     assert best.score == pytest.approx(9 * (0.7 + torch.tensor(0.5, dtype=torch.float64).log().item()))
 
@@ -202,7 +207,7 @@ def test_closed_sentences_leave_the_batch() -> None:
     logits = constant_logits(eos=0.6, a=0.4)
     logits[5] = constant_logits(eos=1e-4, a=1 - 1e-4)[5]
     model = Table(logits)
-    short, long = beam_search(model, [[4, EOS], [5, EOS]], beam_size=1, max_length=8, length_weight=1e-3)
+    short, long = beam_search(model, [[4, EOS], [5, EOS]], beam(1, 8), length_weight=1e-3)
     assert (short[0].tokens, short[0].complete) == ((), True)
     assert (len(long[0].tokens), model.asked) == (7, [2] + [1] * 7)
 
@@ -211,14 +216,14 @@ def test_eos_takes_no_place_in_the_beam() -> None:
     # EOS is the best first symbol, yet the one place of the beam goes to "a", which later ends better.
     logits = constant_logits(eos=1.0)
     logits[:, 0] = constant_logits(eos=0.5, a=0.3, b=0.2)[:, 0]
-    [found] = beam_search(Table(logits), [[EOS]], beam_size=1, max_length=5, length_weight=1.0)
+    [found] = beam_search(Table(logits), [[EOS]], beam(1, 5), length_weight=1.0)
     assert [h.tokens for h in found] == [(4,)]
 
 
 def test_an_output_that_never_ends_is_returned_and_flagged() -> None:
     model = Table(constant_logits(a=0.7, b=0.3))
     for w in (0.0, 0.5):
-        given, default = (beam_search(model, [[4, 4, EOS]], 3, 2, n, w) for n in (5, None))
+        given, default = (beam_search(model, [[4, 4, EOS]], beam(3, n), 2, w) for n in (5, None))
         for [found], length in ((given, 5), (default, 2 * 3 + 10)):
             assert len(found) == 1
             assert (found[0].tokens, found[0].length, found[0].complete) == ((4,) * length, length, False)
@@ -229,7 +234,7 @@ def test_an_output_that_never_ends_is_returned_and_flagged() -> None:
 def test_fewer_than_n_best_are_returned_where_fewer_end() -> None:
     logits = constant_logits(a=1.0)
     logits[:, 0, BOS, EOS] = 0.0
-    [found] = beam_search(Table(logits), [[EOS]], beam_size=4, n_best=4, max_length=6)
+    [found] = beam_search(Table(logits), [[EOS]], beam(4, 6), n_best=4)
     assert [(h.tokens, h.complete) for h in found] == [((), True)]
 
 
@@ -242,17 +247,28 @@ def test_no_inputs_no_outputs() -> None:
     [
         ([[4, EOS], [4, 5]], {}, r"inputs\[1\] must end in EOS"),
         ([[4, EOS, 4, EOS]], {}, r"inputs\[0\] must end in EOS \(id 2\) and hold no other"),
-        ([[4, EOS], []], {}, r"inputs\[1\] is empty"),
-        ([[EOS]], {"beam_size": 0}, "beam_size must be at least 1, but is 0"),
-        ([[EOS]], {"beam_size": 3, "n_best": 4}, r"n_best must lie in 1..beam_size = 3, but is 4"),
-        ([[EOS]], {"n_best": 0}, "n_best must lie in 1"),
-        ([[EOS]], {"max_length": 0}, "max_length counts EOS"),
+        ([[4, EOS], []], {}, r"inputs\[1\] must end in EOS"),
+        ([[EOS]], {"n_best": 0}, "n_best must be at least 1, but is 0"),
     ],
 )
 def test_bad_input_is_one_clear_line(inputs: list[list[int]], options: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         beam_search(random_seq2seq(0), inputs, **options)
     assert "\n" not in str(error.value)
+
+
+def test_more_outputs_than_the_beam_holds_may_be_asked_for() -> None:
+    model = Table(random_logits(3))
+    [found] = beam_search(model, [[4, EOS]], beam(2, 6), n_best=5)
+    assert [h.tokens for h in found] == reference_beam(model, 4, 2, 5, 6, 0.0)
+    assert len(found) > 2
+
+
+@pytest.mark.parametrize(("max_length", "max_growth", "longest"), [(None, 2, 5), (4, 2, 4), (9, 0, 3)])
+def test_an_output_grows_no_more_than_it_may(max_length: int | None, max_growth: int, longest: int) -> None:
+    model = Table(constant_logits(a=0.7, b=0.3))
+    [[found]] = beam_search(model, [[4, 4, EOS]], beam(3, max_length, max_growth=max_growth))
+    assert (found.length, found.complete) == (longest, False)
 
 
 def test_a_trained_model_reverses_strings_it_has_not_seen() -> None:
@@ -273,6 +289,6 @@ def test_a_trained_model_reverses_strings_it_has_not_seen() -> None:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-    found = beam_search(model.eval(), [[*row, EOS] for row in held_out], beam_size=4)
+    found = beam_search(model.eval(), [[*row, EOS] for row in held_out], beam(4))
     right = sum(best.tokens == tuple(row[::-1]) for [best], row in zip(found, held_out, strict=True))
     assert right / len(held_out) >= 0.95

@@ -28,7 +28,7 @@ from decoder_oracles import (
 )
 from noisychannel import Hypothesis, NoisyChannelDecoder, Weights
 from noisychannel.decode import chart
-from noisychannel.decode import decoder as decoder_module
+from noisychannel.decode import parts
 from noisychannel.decode.reference import ReferenceDecoder
 from noisychannel.ids import BOS, EOS, PAD, UNK
 from noisychannel.models.ssnt import SSNT, Side
@@ -168,8 +168,8 @@ def test_scores_are_what_the_models_give_from_scratch(
             models.channel,
             models.lm,
             weights,
-            k1,
-            rng.randint(1, k1),
+            k1=k1,
+            k2=rng.randint(1, k1),
             max_length=rng.randint(1, 7),
             search=search,
             channel_alignment=channel_alignment,
@@ -322,13 +322,13 @@ def test_longer_neighbours_and_duplicates_change_nothing() -> None:
 
 def test_a_batch_that_does_not_fit_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
-    whole = decoder_module.search_batch
+    whole = parts.search
 
-    def search(models: Any, settings: Any, sentences: Any, n_best: int) -> Any:
+    def search(models: Any, plan: Any, sentences: Any, *rest: Any) -> Any:
         sizes.append(len(sentences.inputs))
-        return whole(models, settings, sentences, n_best)
+        return whole(models, plan, sentences, *rest)
 
-    monkeypatch.setattr(decoder_module, "search_batch", search)
+    monkeypatch.setattr(parts, "search", search)
     models = random_models(301, 8)
     found = []
     for memory_gib in (None, 1e-9, 3e-5):
@@ -337,7 +337,7 @@ def test_a_batch_that_does_not_fit_is_searched_in_parts(monkeypatch: pytest.Monk
         same_batch(found[-1], found[0])
     assert sizes[: 1 + len(INPUTS)] == [len(INPUTS)] + [1] * len(INPUTS)
     assert 1 < len(sizes[1 + len(INPUTS) :]) < len(INPUTS)
-    with pytest.raises(ValueError, match="memory_gib"):
+    with pytest.raises(ValueError, match="memory must be positive, but is 0.0"):
         NoisyChannelDecoder(models.direct, memory_gib=0.0)
 
 
@@ -345,14 +345,14 @@ def test_a_search_that_runs_out_of_memory_is_done_by_halves(monkeypatch: pytest.
     models = random_models(301, 8)
     decoder = NoisyChannelDecoder(**models.for_weights(ALL), weights=ALL, k1=4, k2=2)
     expected = decoder.decode(INPUTS, n_best=3)
-    whole, most = decoder_module.search_batch, 2
+    whole, most = parts.search, 2
 
-    def search(models: Any, settings: Any, sentences: Any, n_best: int) -> Any:
+    def search(models: Any, plan: Any, sentences: Any, *rest: Any) -> Any:
         if len(sentences.inputs) > most:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return whole(models, settings, sentences, n_best)
+        return whole(models, plan, sentences, *rest)
 
-    monkeypatch.setattr(decoder_module, "search_batch", search)
+    monkeypatch.setattr(parts, "search", search)
     same_batch(decoder.decode(INPUTS, n_best=3), expected)
     most = 0
     with pytest.raises(torch.OutOfMemoryError):

@@ -58,5 +58,5 @@ def test_the_language_model_brings_in_better_outputs_and_scores_stay_exact() -> 
 
 def test_they_need_a_language_model() -> None:
     direct, _, _ = random_models(0)
-    with pytest.raises(ValueError, match="needs a language model"):
+    with pytest.raises(ValueError, match=r"lm_proposals is 3, but no language model \(lm\) is given"):
         NoisyChannelDecoder(direct, lm_proposals=3)

@@ -46,6 +46,10 @@ def online(decoder: OnlineDecoder, x: Sequence[int], n_best: int = 1) -> tuple[l
     return [decoder.read(symbol) for symbol in x], decoder.finish(n_best)
 
 
+def online_decoder(*models: Any, margin: float = math.inf, **setting: Any) -> OnlineDecoder:
+    return OnlineDecoder(NoisyChannelDecoder(*models, **setting), margin)
+
+
 def random_symbols(rng: random.Random, shortest: int, longest: int) -> list[int]:
     return rng.choices(range(3, INPUT_SYMBOLS), k=rng.randint(shortest, longest))
 
@@ -108,11 +112,11 @@ def test_finish_returns_what_the_batch_decoder_returns(search: str, channel_alig
             "channel_alignment": channel_alignment,
         }
         (expected,) = NoisyChannelDecoder(**setting).decode([[*x, EOS]], n_best)
-        progress, found = online(OnlineDecoder(**setting), x, n_best)
+        progress, found = online(online_decoder(**setting), x, n_best)
         same(found, expected)
         assert [p.stable for p in progress] == [0] * len(x)
         if seed % 3 == 0:
-            same(online(OnlineDecoder(**setting, margin=1e9), x, n_best)[1], expected)
+            same(online(online_decoder(**setting, margin=1e9), x, n_best)[1], expected)
         complete += expected[0].complete
     assert 9 <= complete < 18
 
@@ -130,7 +134,7 @@ def test_inputs_of_every_length_with_every_option(x: list[int]) -> None:
         "barred": [5],
         "allow_unk": True,
     }
-    found = online(OnlineDecoder(**setting), x, 20)[1]
+    found = online(online_decoder(**setting), x, 20)[1]
     same(found, NoisyChannelDecoder(**setting).decode([[*x, EOS]], 20)[0])
     assert len(found) >= 3
     assert not any(5 in hypothesis.tokens for hypothesis in found)
@@ -152,7 +156,7 @@ def test_without_a_completion_the_best_partial_output_is_returned(max_length: in
         }
         (expected,) = NoisyChannelDecoder(**setting).decode([[*x, EOS]])
         assert [h.complete for h in expected] == [False]
-        same(online(OnlineDecoder(**setting), x, 5)[1], expected)
+        same(online(online_decoder(**setting), x, 5)[1], expected)
 
 
 def test_float32_models_agree() -> None:
@@ -160,13 +164,13 @@ def test_float32_models_agree() -> None:
         models = reluctant(random_models(60 + seed, 7)).to(torch.float32)
         setting: dict[str, Any] = {**models.for_weights(ALL), "weights": ALL, "k1": 4, "k2": 3, "search": search}
         x = [4, 6, 3, 5]
-        found = online(OnlineDecoder(**setting, max_length=6), x, 3)[1]
+        found = online(online_decoder(**setting, max_length=6), x, 3)[1]
         same(found, NoisyChannelDecoder(**setting, max_length=6).decode([[*x, EOS]], 3)[0], tolerance=1e-4)
 
 
 def test_where_no_max_length_is_given_outputs_grow_with_what_was_read() -> None:
     models = random_models(2)
-    decoder = OnlineDecoder(models.direct, weights=Weights(length=1000.0), k1=40, k2=2)
+    decoder = online_decoder(models.direct, weights=Weights(length=1000.0), k1=40, k2=2)
     progress, (best,) = online(decoder, [4, 5, 6])
     # The last symbol of the longest output is EOS, which comes at the end only.
     assert [len(p.tokens) + 1 for p in progress] == [12, 14, 16]
@@ -182,7 +186,7 @@ def test_scores_come_from_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     for model in (models.direct, models.channel):
         whole = model.viterbi
         monkeypatch.setattr(model, "viterbi", lambda *ids, whole=whole: (whole(*ids)[0] * math.nan, whole(*ids)[1]))
-    same(online(OnlineDecoder(**setting), [4, 6, 5], 4)[1], expected)
+    same(online(online_decoder(**setting), [4, 6, 5], 4)[1], expected)
 
 
 def test_each_prefix_goes_through_the_language_model_when_it_proposes_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +200,7 @@ def test_each_prefix_goes_through_the_language_model_when_it_proposes_and_once(m
         return whole(symbols_N, *args)
 
     monkeypatch.setattr(models.lm, "step", step)
-    decoder = OnlineDecoder(**models.for_weights(ALL), weights=ALL, k1=6, k2=6, max_length=6)
+    decoder = online_decoder(**models.for_weights(ALL), weights=ALL, k1=6, k2=6, max_length=6)
     for symbol in [4, 6, 5, 3]:
         decoder.read(symbol)
     assert run == sum(int(table.spoken.sum()) for table in decoder._tables)
@@ -308,7 +312,7 @@ def test_equals_the_search_by_definition(search: str, channel_alignment: str) ->
         margin = rng.choice([0.0, 0.0, 0.3, 1.0, 3.0, 8.0])
         symbols = [*range(4, V), *([] if seed % 4 == 0 else [EOS])]
         expected = Search(models, x, weights, search, channel_alignment).run(symbols, **beams, margin=margin)
-        decoder = OnlineDecoder(
+        decoder = online_decoder(
             **models.for_weights(weights),
             weights=weights,
             **beams,
@@ -331,7 +335,7 @@ def test_the_best_prefix_is_the_best_of_all(search: str, channel_alignment: str)
     lengths = set()
     for seed, weights in enumerate(SUBSETS):
         models = random_models(400 + seed, scale=5.0)
-        decoder = OnlineDecoder(
+        decoder = online_decoder(
             **models.for_weights(weights),
             weights=weights,
             **UNBOUNDED,
@@ -374,7 +378,7 @@ def test_stable_tokens_stay_in_random_models() -> None:
         models = random_models(500 + seed, rng.choice([6, 8]), scale=rng.uniform(2.0, 6.0))
         weights = talkative_weights(rng)
         k1 = rng.choice([1, 4, 10])
-        decoder = OnlineDecoder(
+        decoder = online_decoder(
             **models.for_weights(weights),
             weights=weights,
             k1=k1,
@@ -442,7 +446,7 @@ def test_trained_models_settle_on_tokens_while_they_read(trained: Models, weight
             "k2": 4,
             "max_length": 12,
         }
-        decoder, free = OnlineDecoder(**setting, margin=4.0), OnlineDecoder(**setting)
+        decoder, free = online_decoder(**setting, margin=4.0), online_decoder(**setting)
         progress = [decoder.read(symbol) for symbol in x]
         for symbol in x:
             free.read(symbol)
@@ -460,7 +464,7 @@ def test_trained_models_settle_on_tokens_while_they_read(trained: Models, weight
 
 def test_a_bidirectional_direct_model_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^online decoding needs a unidirectional direct model[^\n]*$"):
-        OnlineDecoder(random_models(0, bidirectional=True).direct)
+        online_decoder(random_models(0, bidirectional=True).direct)
 
 
 @pytest.mark.parametrize(
@@ -477,19 +481,19 @@ def test_a_bidirectional_direct_model_is_refused() -> None:
 )
 def test_bad_settings_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        OnlineDecoder(random_models(0).direct, **arguments)
+        online_decoder(random_models(0).direct, **arguments)
 
 
 @pytest.mark.parametrize("symbol", [PAD, BOS, EOS])
 def test_only_symbols_of_the_input_can_be_read(symbol: int) -> None:
-    decoder = OnlineDecoder(random_models(0).direct)
+    decoder = online_decoder(random_models(0).direct)
     with pytest.raises(ValueError, match=f"EOS.*id {symbol}"):
         decoder.read(symbol)
-    assert decoder.read(4) == OnlineDecoder(random_models(0).direct).read(4), "nothing was read"
+    assert decoder.read(4) == online_decoder(random_models(0).direct).read(4), "nothing was read"
 
 
 def test_nothing_follows_the_end() -> None:
-    decoder = OnlineDecoder(random_models(0).direct)
+    decoder = online_decoder(random_models(0).direct)
     decoder.finish()
     for again in (lambda: decoder.read(4), decoder.finish):
         with pytest.raises(ValueError, match="ended"):
@@ -498,14 +502,14 @@ def test_nothing_follows_the_end() -> None:
 
 def test_barred_symbols_and_n_best_are_checked() -> None:
     with pytest.raises(ValueError, match=r"barred.*99"):
-        OnlineDecoder(random_models(0).direct, barred=[99]).read(4)
+        online_decoder(random_models(0).direct, barred=[99]).read(4)
     with pytest.raises(ValueError, match="n_best"):
-        OnlineDecoder(random_models(0).direct).finish(n_best=0)
+        online_decoder(random_models(0).direct).finish(n_best=0)
 
 
 def test_a_language_model_that_reads_features_is_refused() -> None:
     models = random_models(1)
     models.lm.reads_features = True
-    OnlineDecoder(models.direct, models.channel, models.lm, weights=Weights(1.0, 1.0, 0.0))
+    online_decoder(models.direct, models.channel, models.lm, weights=Weights(1.0, 1.0, 0.0))
     with pytest.raises(ValueError, match="reads features before an output, and online decoding has none"):
-        OnlineDecoder(models.direct, models.channel, models.lm, weights=ALL)
+        online_decoder(models.direct, models.channel, models.lm, weights=ALL)

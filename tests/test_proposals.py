@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from noisychannel.decode import proposals
-from noisychannel.decode.proposals import Listed, Proposals, propose
+from noisychannel.decode.proposals import RankedScores, Proposals, propose
 
 
 class Problem(NamedTuple):
@@ -59,7 +59,7 @@ def everything_sorted(problem: Problem) -> list[list[list[tuple[float, int, int]
 
 def solve(problem: Problem) -> Proposals:
     reach, a, c, norm, allowed, k1 = problem
-    return propose(reach, Listed.of(a.masked_fill(~allowed, -torch.inf)), Listed.of(c), norm, k1)
+    return propose(reach, RankedScores.of(a.masked_fill(~allowed, -torch.inf)), RankedScores.of(c), norm, k1)
 
 
 def assert_exact(found: Proposals, problem: Problem) -> None:
@@ -144,7 +144,7 @@ def test_float32_scores() -> None:
     for seed in range(10):
         problem = random_problem(seed)
         reach, a, c, norm, _, k1 = problem
-        found = propose(reach, Listed.of(a.float()), Listed.of(c.float()), norm.float(), k1)
+        found = propose(reach, RankedScores.of(a.float()), RankedScores.of(c.float()), norm.float(), k1)
         exact = solve(problem)
         assert found.score.dtype == torch.float64
         torch.testing.assert_close(found.score, exact.score, atol=1e-5, rtol=0)

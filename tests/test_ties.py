@@ -84,7 +84,7 @@ def test_ties_are_broken_alike_online_and_in_any_batch() -> None:
     for seed in range(40):
         x, setting = settings(seed)
         (expected,) = NoisyChannelDecoder(**setting).decode([x], 1000)
-        online = OnlineDecoder(**setting)
+        online = OnlineDecoder(NoisyChannelDecoder(**setting))
         for symbol in x[:-1]:
             online.read(symbol)
         assert [h.tokens for h in online.finish(1000)] == [h.tokens for h in expected]

@@ -57,6 +57,12 @@ def parse_options(cls: type[T], words: Sequence[str], positional: Sequence[str] 
     return _build(cls, _read_words(cls, words, positional))
 
 
+def given_values(cls: type, words: Sequence[str], positional: Sequence[str] = ()) -> dict[str, Any]:
+    """The values that a command line gives, by key; keys that keep their defaults are absent."""
+    kinds = all_keys(cls)
+    return {key: _convert(kinds[key], one) for key, one in _read_words(cls, words, positional).items()}
+
+
 def read_config(cls: type[T], file: Path, words: Sequence[str] = ()) -> T:
     """A YAML file as an instance of the dataclass ``cls``; options in ``words`` override its keys."""
     return _build(cls, _read_mapping(cls, load_yaml(file), str(file)) | _read_words(cls, words, ()))
@@ -203,7 +209,11 @@ def _can_be_value(word: str, kind: Any) -> bool:
 def _build(cls: type[T], given: Mapping[str, Given]) -> T:
     """The defaults of a dataclass with the given values in their place."""
     kinds = all_keys(cls)
-    return _replaced(cls(), {key: _convert(kinds[key], one) for key, one in given.items()})
+    values = {key: _convert(kinds[key], one) for key, one in given.items()}
+    try:
+        return _replaced(cls(), values)
+    except ValueError as error:  # of a dataclass that checks its own values
+        raise BadInputError(str(error)) from error
 
 
 def _replaced(defaults: T, values: Mapping[str, Any]) -> T:

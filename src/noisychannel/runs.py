@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -157,6 +157,16 @@ class RunDirectory(RunFiles):
             )
         return model.to(device).eval()
 
+    def unfinished(self, roles: Iterable[str]) -> list[str]:
+        """A warning for each of these models whose training was interrupted."""
+        return [
+            f"{self.path}: the training of {role} is unfinished, "
+            f"{'this is its best model so far' if self.has_model(role) else 'it has no model yet'}; "
+            f"finish it with noisychannel train {self.path}/config.yaml"
+            for role in roles
+            if self.state_file(role).exists()
+        ]
+
     def _model_description(self, role: str) -> ModelDescription:
         return self._once(f"model {role}", lambda: self._read_model_description(role))
 
@@ -181,8 +191,7 @@ class RunDirectory(RunFiles):
     # The word list of the language model.
 
     def write_word_list(self, words: Trie) -> None:
-        tensors = {"keys": words.keys, "counts": words.counts}
-        save_tensors(self.word_list_file, tensors, {"symbols": str(words.vocab_size)})
+        save_tensors(self.word_list_file, {"keys": words.keys}, {"symbols": str(words.vocab_size)})
 
     def load_word_list(self, device: torch.device | str = "cpu") -> WordList:
         """The listed outputs as a term of the objective. It reads features if the language model does."""
@@ -192,7 +201,7 @@ class RunDirectory(RunFiles):
         tensors, metadata = load_tensors(self.word_list_file)
         symbols = len(self.codecs()[1])
         try:
-            words = Trie(int(metadata["symbols"]), tensors["keys"], tensors["counts"])
+            words = Trie(int(metadata["symbols"]), tensors["keys"])
             if words.vocab_size != symbols:
                 raise ValueError(f"{words.vocab_size} symbols instead of {symbols}")
         except (KeyError, ValueError) as error:

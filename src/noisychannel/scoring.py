@@ -24,8 +24,8 @@ ROWS_AT_ONCE = 4096
 """Rows read before any is scored: enough to batch by length, few enough for any stream."""
 
 
-class Scorer:
-    """The models of a run, to be asked about pairs."""
+class PairScorer:
+    """Scores pairs by the models of a run."""
 
     def __init__(
         self, run: RunDirectory, device: torch.device, roles: Sequence[Role] = (), batch_size: int = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.progress import Progress as ProgressBar
 
+from noisychannel.reporting import Progress
 from noisychannel.training.events import Advanced, DevEvaluation, Event, Finished, Started
 
 
@@ -77,7 +78,7 @@ class BarDisplay:
             MofNCompleteColumn(),
             TextColumn("{task.fields[news]}"),
         )
-        self.progress = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+        self.progress = ProgressBar(*columns, TimeRemainingColumn(), console=Console(stderr=True))
         self.tasks: dict[str, TaskID] = {}
 
     def __call__(self, event: Event) -> None:
@@ -130,11 +131,18 @@ def describe_limit(event: Finished) -> str:
     return f"; stopped at its limit after {event.step} updates while {improving}; to train it further: {event.further}"
 
 
-@contextmanager
-def counting(label: str, total: int | None = None, enabled: bool = True) -> Iterator[Callable[[int], None]]:
-    """A counter of things done, shown on a terminal and silent elsewhere; call what it gives with how many more."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not (enabled and console.is_terminal), transient=True) as progress:
-        task = progress.add_task(label, total=total)
-        yield lambda done: progress.advance(task, done)
+class TerminalReporter:
+    """Warnings on standard error, and a counter there if it is a terminal."""
+
+    def warn(self, message: str) -> None:
+        print(f"noisychannel: {message}", file=sys.stderr)
+
+    @contextmanager
+    def counting(self, label: str, total: int | None = None, enabled: bool = True) -> Iterator[Progress]:
+        """A counter of items done, shown on a terminal and silent elsewhere."""
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        console = Console(stderr=True)
+        disable = not (enabled and console.is_terminal)
+        with ProgressBar(*columns, console=console, disable=disable, transient=True) as bar:
+            task = bar.add_task(label, total=total)
+            yield lambda done: bar.advance(task, done)

@@ -1,40 +1,39 @@
 """Beam search for the baselines: any model that can be stepped, a whole list of inputs at a time.
 
-All live hypotheses of a sentence are equally long. A step draws their 2K best extensions, enough that K of them do
-not end, whatever happens: EOS competes like any symbol, and an extension that ends leaves the beam for the answers
-without taking one of the K places. Answers are ranked by
+All live hypotheses of a sentence are equally long. A step draws their 2K best extensions, so at least K of them do not
+end. EOS competes like any symbol. An extension that ends leaves the beam for the answers and takes none of the K
+places. Answers are ranked by
 
     score(y) = log p(y | x) + w · |y|                      |y| counts EOS
 
-A log-probability can only fall, so a live hypothesis will never score more than log p + w · (|y| + 1), or with w > 0,
-which pays for every further symbol, log p + w · (the longest output allowed). A sentence is closed when that no longer
-beats the last of its n best answers, so stopping early never changes them. It then leaves the batch, and the others
-do not wait for it.
+A log-probability can only fall. So a live hypothesis never scores more than log p + w · (|y| + 1) or, if w > 0,
+log p + w · (the longest output allowed). A sentence is closed when this bound no longer beats the last of its n best
+answers, so stopping early never changes them. A closed sentence leaves the batch.
 
-Shapes: B open sentences, K live hypotheses of each (one at first), A answers kept, C candidates, J symbols said (BOS
+Shapes: B open sentences, K live hypotheses of each (one at first), A answers kept, C candidates, J symbols (BOS
 included), V symbols, N = B·K hypotheses stepped together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.sentences import check_inputs, padded
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.ids import BOS, EOS, PAD, UNK, require_eos
+from noisychannel.ids import BOS, EOS, PAD, UNK
 
 
 class StepState(Protocol):
-    """What a model remembers of N hypotheses."""
+    """A model's state of N hypotheses."""
 
     def select(self, indices: Tensor) -> Self:
-        """The states of the hypotheses ``indices``, in that order, repeats allowed."""
+        """The states of the hypotheses ``indices``, in that order; one may be repeated."""
         ...
 
 
@@ -42,18 +41,18 @@ StateT = TypeVar("StateT", bound=StepState)
 
 
 class StepModel(Protocol[StateT]):
-    """A model p(y | x) that says y one symbol at a time."""
+    """A model p(y | x) that writes y one symbol at a time."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """As of any module; they tell the device."""
+        """The search runs on the device of the first parameter."""
         ...
 
     def start(self, inputs: Tensor, input_lengths: Tensor) -> StateT:
-        """The state of one output for each input, of which nothing has been said, not even BOS: ids [B,I], [B]."""
+        """The state of one output for each input that has read nothing, not even BOS: ids [B,I], [B]."""
         ...
 
     def step(self, symbols_N: Tensor, state: StateT) -> tuple[Tensor, StateT]:
-        """Append a symbol (BOS first) to each output: log p(next symbol) [N,V], and the state to go on from."""
+        """Append a symbol (BOS first) to each output: log p(next symbol) [N,V], and the new state."""
         ...
 
 
@@ -61,7 +60,7 @@ class Beam(NamedTuple):
     """Hypotheses of B sentences, best first; a log-probability of -inf marks an empty place."""
 
     tokens: Tensor
-    """The ids said, BOS first, PAD after the end: [B,K,J]."""
+    """The ids, BOS first, PAD after the end: [B,K,J]."""
     log_prob: Tensor
     """log p of those ids: [B,K]."""
     length: Tensor
@@ -76,20 +75,20 @@ class Beam(NamedTuple):
         return self._replace(log_prob=self.log_prob.masked_fill(~keep_BK, -torch.inf))
 
     def take(self, places_BC: Tensor) -> Beam:
-        """The hypotheses at these places of each sentence."""
+        """The hypotheses at the given places of each sentence."""
         tokens_BCJ = self.tokens.take_along_dim(places_BC[:, :, None], dim=1)
         return Beam(tokens_BCJ, self.log_prob.gather(1, places_BC), self.length.gather(1, places_BC))
 
     def select(self, sentences: Tensor) -> Beam:
-        """The hypotheses of these sentences only."""
+        """The hypotheses of the given sentences."""
         return Beam(*(x[sentences] for x in self))
 
 
-class Step(NamedTuple):
-    """What one more symbol makes of a search."""
+class BeamStep(NamedTuple):
+    """The search after one more symbol."""
 
     live: Beam
-    """At most ``beam_size`` hypotheses, none of which has ended."""
+    """At most K hypotheses that have not ended."""
     parent: Tensor
     """The place, in the beam before the step, of the hypothesis each live one extends: [B,K]."""
     answers: Beam
@@ -99,43 +98,44 @@ class Step(NamedTuple):
 @torch.no_grad()
 def beam_search(
     model: StepModel[StateT],
-    inputs: list[list[int]],
-    beam_size: int = 10,
+    inputs: Sequence[Sequence[int]],
+    settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
     n_best: int = 1,
-    max_length: int | None = None,
     length_weight: float = 0.0,
-    allow_unk: bool = False,
+    barred: Collection[int] = (),
 ) -> list[list[Hypothesis]]:
-    """The ``n_best`` outputs found for each input (ids that end in EOS), best first; fewer where fewer ended.
+    """The ``n_best`` outputs found for each input (ids that end in EOS), best first; fewer if fewer ended.
 
     Args:
-        model: used as it is: call its ``eval()`` first.
-        inputs: decoded as one batch; the answers do not depend on which others are in it.
-        beam_size: how many hypotheses of a sentence are extended at each step.
-        n_best: at most ``beam_size``.
-        max_length: the longest output, EOS included; 2·|x| + 10 unless given. Where no output ends within it, the
-            best partial one is returned with ``complete=False``.
+        model: Used as it is: call its ``eval()`` first.
+        inputs: Decoded as one batch; the answers do not depend on which others are in it.
+        settings: ``k2`` is the beam size K; ``max_length``, ``max_growth`` and ``allow_unk`` count too. If no output
+            ends within the longest length, the best partial one is returned with ``complete=False``.
+        n_best: How many outputs of each input.
         length_weight: w in log p(y | x) + w·|y|.
-        allow_unk: whether an output may hold UNK; PAD and BOS are never proposed.
+        barred: Symbols that are never proposed, beside PAD, BOS and UNK.
     """
-    _check(inputs, beam_size, n_best, max_length)
+    if n_best < 1:
+        raise ValueError(f"n_best must be at least 1, but is {n_best}")
+    check_inputs(inputs)
     if not inputs:
         return []
     device = next(model.parameters()).device
-    limit_B = torch.tensor(
-        [SearchSettings(max_length=max_length).longest_output(len(ids)) for ids in inputs], device=device
-    )
+    limit_B = torch.tensor([settings.longest_output(len(ids)) for ids in inputs], device=device)
     sentence_B = torch.arange(len(inputs), device=device)
     found: list[list[Hypothesis]] = [[] for _ in inputs]
 
     live, answers = _start(len(inputs), n_best, device)
-    state = model.start(*_padded(inputs, device))
+    ids_BI, lengths_B = padded(inputs, device)
+    state = model.start(ids_BI, lengths_B.to(device))
+    ids = {PAD, BOS, *barred} | (set() if settings.allow_unk else {UNK})
+    forbidden = torch.tensor(sorted(ids), device=device)
     length = 0
     while len(sentence_B):
         next_NV, state = model.step(live.tokens[:, :, -1].flatten(), state)
         B, K = live.log_prob.shape
-        next_BKV = _allowed(next_NV, allow_unk).view(B, K, -1)
-        live, parent_BK, answers = extend(live, answers, next_BKV, beam_size, length_weight)
+        next_BKV = next_NV.index_fill(1, forbidden, -torch.inf).view(B, K, -1)
+        live, parent_BK, answers = extend(live, answers, next_BKV, settings.k2, length_weight)
         length += 1
 
         longest_B = limit_B if length_weight > 0 else torch.full_like(limit_B, length + 1)
@@ -152,7 +152,7 @@ def beam_search(
     return found
 
 
-def extend(live: Beam, answers: Beam, next_BKV: Tensor, beam_size: int, length_weight: float) -> Step:
+def extend(live: Beam, answers: Beam, next_BKV: Tensor, beam_size: int, length_weight: float) -> BeamStep:
     """One step of the search, given log p(next symbol) of every live hypothesis."""
     K, V = next_BKV.shape[1:]
     log_prob_BKV = live.log_prob[:, :, None] + next_BKV
@@ -169,11 +169,11 @@ def extend(live: Beam, answers: Beam, next_BKV: Tensor, beam_size: int, length_w
     before = answers._replace(tokens=F.pad(answers.tokens, (0, 1), value=PAD))
     pool = Beam(*(torch.cat(pair, dim=1) for pair in zip(before, candidates.where(ended_BC), strict=True)))
     best_BA = pool.score(length_weight).topk(answers.log_prob.shape[1]).indices
-    return Step(going_on.take(place_BK), parent_BC.gather(1, place_BK), pool.take(best_BA))
+    return BeamStep(going_on.take(place_BK), parent_BC.gather(1, place_BK), pool.take(best_BA))
 
 
 def _start(B: int, n_best: int, device: torch.device) -> tuple[Beam, Beam]:
-    """One live hypothesis of each sentence, of which only BOS was said, and no answers."""
+    """One live hypothesis of each sentence, BOS only, and no answers."""
 
     def beam(places: int, log_prob: float) -> Beam:
         tokens = torch.full((B, places, 1), BOS, device=device)
@@ -182,13 +182,8 @@ def _start(B: int, n_best: int, device: torch.device) -> tuple[Beam, Beam]:
     return beam(1, 0.0), beam(n_best, -torch.inf)
 
 
-def _allowed(log_prob_NV: Tensor, allow_unk: bool) -> Tensor:
-    forbidden = [PAD, BOS] if allow_unk else [PAD, BOS, UNK]
-    return log_prob_NV.index_fill(1, torch.tensor(forbidden, device=log_prob_NV.device), -torch.inf)
-
-
 def _hypotheses(live: Beam, answers: Beam, length_weight: float) -> list[list[Hypothesis]]:
-    """The answers of each sentence; of one that has none, its best live hypothesis."""
+    """The answers of each sentence, or its best live hypothesis if it has none."""
     partial = live.take(torch.zeros_like(live.length[:, :1]))
     return [
         [hypothesis for hypothesis in ended if hypothesis.direct != -torch.inf] or unended
@@ -220,23 +215,3 @@ def _as_hypotheses(beam: Beam, length_weight: float, complete: bool) -> list[lis
         ]
         for rows in zip(*(column.tolist() for column in columns), strict=True)
     ]
-
-
-def _padded(inputs: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Ids [B,I] and lengths [B]; refused where a sequence does not end in its only EOS."""
-    ids_BI = pad_sequence([torch.tensor(ids) for ids in inputs], batch_first=True, padding_value=PAD)
-    lengths_B = torch.tensor([len(ids) for ids in inputs])
-    require_eos("inputs", ids_BI, lengths_B)
-    return ids_BI.to(device), lengths_B.to(device)
-
-
-def _check(inputs: list[list[int]], beam_size: int, n_best: int, max_length: int | None) -> None:
-    if beam_size < 1:
-        raise ValueError(f"beam_size must be at least 1, but is {beam_size}")
-    if not 1 <= n_best <= beam_size:
-        raise ValueError(f"n_best must lie in 1..beam_size = {beam_size}, but is {n_best}")
-    if max_length is not None and max_length < 1:
-        raise ValueError(f"max_length counts EOS, so it must be at least 1, but is {max_length}")
-    for row, ids in enumerate(inputs):
-        if not ids:
-            raise ValueError(f"inputs[{row}] is empty; even an empty input ends in EOS (id {EOS})")

@@ -1,8 +1,8 @@
-"""What a search returns."""
+"""The result of a search."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -35,3 +35,31 @@ class Hypothesis:
         """Every term by its name, in the order of the weights."""
         first = {"direct": self.direct, "channel": self.channel, "lm": self.lm, "length": float(self.length)}
         return first | dict(self.extra)
+
+
+@dataclass(frozen=True)
+class CompleteHypotheses:
+    """The complete hypotheses of many inputs in one list, each with its input and context."""
+
+    hypotheses: list[Hypothesis]
+    inputs: list[Sequence[int]]
+    contexts: list[Sequence[int]]
+
+    @staticmethod
+    def of(
+        inputs: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
+    ) -> CompleteHypotheses:
+        rows = [(n, hypothesis) for n, best in enumerate(found) for hypothesis in best if hypothesis.complete]
+        return CompleteHypotheses(
+            [hypothesis for _, hypothesis in rows], [inputs[n] for n, _ in rows], [contexts[n] for n, _ in rows]
+        )
+
+    @property
+    def outputs(self) -> list[Sequence[int]]:
+        return [hypothesis.tokens for hypothesis in self.hypotheses]
+
+    @staticmethod
+    def put_back(found: Sequence[Sequence[Hypothesis]], changed: Iterable[Hypothesis]) -> list[list[Hypothesis]]:
+        """``found`` with its complete hypotheses replaced by ``changed``, in order."""
+        new = iter(changed)
+        return [[next(new) if hypothesis.complete else hypothesis for hypothesis in best] for best in found]

@@ -1,4 +1,4 @@
-"""What decoding maximises, equation (3) of the paper, and further named terms beside it:
+"""The objective of the search: equation (3) of the paper, and further named terms.
 
 O(x, y) = w_direct·log q(y|x) + w_channel·log p(x|y) + w_lm·log p(y) + w_length·|y| + Σ_n w_n·term_n(x, y)
 """
@@ -19,14 +19,14 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of the objective. Zero switches a term off; its model is then neither needed nor run."""
+    """The weights of the objective. A weight of zero switches a term off; its model is then not needed and not run."""
 
     direct: float = 1.0
     channel: float = 0.0
     lm: float = 0.0
     length: float = 0.0
     extra: Mapping[str, float] = field(default_factory=dict)
-    """Of further terms, by name."""
+    """The weights of further terms, by name."""
 
     def __post_init__(self) -> None:
         for name in self.extra:
@@ -44,27 +44,31 @@ class Weights:
 
     @staticmethod
     def of(by_name: Mapping[str, float]) -> Weights:
-        """The weights of these names; what is not one of the four terms is a further one."""
+        """The weights of these names; a name that is not one of the four terms is a further term."""
         first = {name: value for name, value in by_name.items() if name in TERMS}
         return Weights(**first, extra={name: value for name, value in by_name.items() if name not in TERMS})
+
+    @staticmethod
+    def parse(text: str) -> Weights:
+        """``1,0.5,0.3,0.2`` (direct, channel, lm, length), or by name: ``direct=1,lm=0.5,word_list=3``."""
+        items = [item.strip() for item in text.split(",")]
+        if all("=" in item for item in items):
+            return Weights.of(
+                {"direct": 0.0, **{name: float(value) for name, value in (x.split("=", 1) for x in items)}}
+            )
+        if len(items) == len(TERMS):
+            return Weights.of(dict(zip(TERMS, map(float, items), strict=True)))
+        raise ValueError(f"give four numbers ({','.join(TERMS)}) or names, such as direct=1,lm=0.5, not {text!r}")
 
     def by_name(self) -> dict[str, float]:
         """All weights, the four of the paper first."""
         return {name: getattr(self, name) for name in TERMS} | dict(self.extra)
 
-    def combine(
-        self,
-        direct: Tensor,
-        channel: Tensor | None,
-        lm: Tensor | None,
-        length: int,
-        extra: Mapping[str, Tensor] = {},
-    ) -> Tensor:
-        """O of hypotheses of one length from their terms; a term that was not computed is None, or absent."""
-        # A weight of zero must not meet the -inf of a cell that cannot be reached: 0 · -inf is nan.
+    def combine(self, direct: Tensor, terms: Mapping[str, Tensor], length: int) -> Tensor:
+        """Equation (3) for hypotheses of one length; a term that was not computed is absent from ``terms``."""
+        # 0 · -inf is nan, so a weight of zero must not meet the -inf of a cell that cannot be reached.
         total = self.direct * direct if self.direct else direct.masked_fill(direct > -math.inf, 0.0)
-        further = [(weight, extra.get(name)) for name, weight in self.extra.items()]
-        for weight, term in ((self.channel, channel), (self.lm, lm), *further):
-            if weight and term is not None:
-                total = total + weight * term
+        for name, weight in {"channel": self.channel, "lm": self.lm, **self.extra}.items():
+            if weight and name in terms:
+                total = total + weight * terms[name]
         return total + self.length * length

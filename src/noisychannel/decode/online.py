@@ -1,6 +1,6 @@
 """``OnlineDecoder``: the chart search while the input arrives, for a unidirectional direct model.
 
-Each symbol read fills one column of the chart, all output lengths in turn: ``online_table`` says why that is enough,
+Each symbol read fills one column of the chart, all output lengths in turn. ``online_table`` says why that is enough,
 ``online_cell`` fills one cell. After each column hypotheses of all lengths are compared, and those that have fallen
 behind by more than the margin are dropped.
 
@@ -10,74 +10,77 @@ Shapes: P prefixes of a table.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from noisychannel.decode.decoder import NoisyChannelDecoder
 from noisychannel.decode.hypothesis import Hypothesis
-from noisychannel.decode.online_cell import fill_cell, partial_channel
+from noisychannel.decode.online_cell import fill_cell, partial_channel, with_channel
 from noisychannel.decode.online_table import (
     OnlineModels,
+    OnlineTable,
     Prefixes,
     Reading,
-    Table,
     first_table,
     lengthened,
     picked,
     read_on,
 )
-from noisychannel.decode.proposals import Listed
-from noisychannel.decode.table import Settings
+from noisychannel.decode.plan import SearchPlan
+from noisychannel.decode.proposals import RankedScores
 from noisychannel.ids import BOS, EOS, PAD
+from noisychannel.models.protocols import OnlineTransducer
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is known of the output when some of the input has been read."""
+    """The state of the output after some of the input has been read."""
 
     tokens: tuple[int, ...]
     """The best output prefix now."""
     stable: int
     """How many of its first tokens can no longer change."""
     score: float
-    """What the best prefix is worth now."""
+    """The value of the best prefix now."""
 
 
 class OnlineDecoder:
     """Searches for the output of one input that arrives symbol by symbol.
 
     Without a margin and with a given ``max_length`` the search is that of ``NoisyChannelDecoder``, and ``finish``
-    returns what its ``decode`` returns. The length of the input is not known while it is read: where no ``max_length``
-    is given, outputs in each column are bounded by twice the symbols read so far, the current one included, plus ten.
+    returns what its ``decode`` returns. The length of the input is not known while it is read. If the longest output
+    depends on it (no ``max_length``, or ``max_growth``), the symbols read so far count, the current one included.
 
-    When x_i has been read, hypotheses of all lengths are compared. A prefix u that survived in some cell is worth
+    After x_i has been read, hypotheses of all lengths are compared. The value of a prefix u that survived in some cell
+    is
 
         w_direct·(⊕_{k≤i} (D(u,k) - S_u(k)) + S_u(i+1)) + w_channel·log p(x_1..x_i, z_i ≤ |u| | u)
-            + w_lm·log p(u) + w_length·|u|
+            + w_lm·log p(u) + w_length·|u| + further source terms
 
-    with D its direct column: u has been emitted, and x_i was passed without another symbol. A hypothesis worth less
-    than the best by more than ``margin`` is dropped: it proposes nothing any more. A shorter one that is still alive
-    may propose the same prefix again in a later column, because the direct model may only have said it too early.
+    with D its direct column: u has been emitted, and x_i was passed without another symbol. A hypothesis whose value is
+    below the best by more than ``margin`` is dropped: it proposes nothing any more. A shorter one that is still alive
+    may propose the same prefix again in a later column.
 
-    The first ``stable`` tokens of a ``Progress`` are those that all live hypotheses, of all lengths, share. Whatever
-    comes later extends one of these, so the stable tokens stand at the beginning of every later ``Progress`` and of
-    every output of ``finish``. Without a margin the empty prefix stays alive, and nothing is stable before the end.
+    The first ``stable`` tokens of a ``Progress`` are those that all live hypotheses, of all lengths, share. Everything
+    that comes later extends one of these, so the stable tokens stand at the beginning of every later ``Progress`` and
+    of every output of ``finish``. Without a margin the empty prefix stays alive, and nothing is stable before the end.
 
-    To the channel an empty output explains nothing: with a channel the empty prefix is worth -inf. It is not dropped
-    for that, but together with the last live hypothesis of one symbol.
+    To the channel an empty output explains nothing, so with a channel the value of the empty prefix is -inf. It is not
+    dropped for that, but together with the last live hypothesis of one symbol.
 
     Args:
-        decoder: Whose models, weights and settings are used. ``lm_proposals`` must be 0, and the direct model must be
+        decoder: Its models, weights and settings are used. ``lm_proposals`` must be 0, and the direct model must be
             unidirectional.
-        margin: In nats; infinite for none. A small one makes tokens stable early and the search fast, but may lose the
-            output that would have won. Without one all survivors are kept, and each symbol takes more time and memory
-            than the one before.
+        margin: In nats; infinite for none. A small margin makes tokens stable early and the search fast, but may lose
+            the output that would have won. Without a margin all survivors are kept, and each symbol takes more time and
+            memory than the one before.
     """
 
     def __init__(self, decoder: NoisyChannelDecoder, margin: float = math.inf) -> None:
-        direct, channel, lm = decoder.models.direct, decoder.models.channel, decoder.models.lm
+        direct, channel, sources = decoder.models.direct, decoder.models.channel, decoder.models.sources
         if direct.bidirectional:
             raise ValueError(
                 "online decoding needs a unidirectional direct model: a bidirectional one reads the whole input first; "
@@ -87,16 +90,19 @@ class OnlineDecoder:
             raise ValueError(f"margin must not be negative, but is {margin}")
         if decoder.settings.lm_proposals:
             raise ValueError("lm_proposals must be 0 for online decoding: only the direct model proposes there")
-        if lm is not None and lm.reads_features:
-            raise ValueError(
-                "the language model reads features before an output, and online decoding has none; "
-                "train one without features"
-            )
-        self.margin, self._decoder = margin, decoder
-        self._models = OnlineModels(direct, channel, lm)
-        self._settings = self._decoder._settings
+        for name, model in sources.items():
+            if model.reads_features:
+                kind = "language model" if name == "lm" else f"term {name}"
+                raise ValueError(
+                    f"the {kind} reads features before an output, and online decoding has none; "
+                    "train one without features"
+                )
+        self.margin, self._decoder, self._plan = margin, decoder, decoder.plan
+        self._models = OnlineModels(
+            _stepping("direct model", direct), None if channel is None else _stepping("channel", channel), sources
+        )
         self._reading: Reading | None = None
-        self._tables: list[Table] = []
+        self._tables: list[OnlineTable] = []
         self._finished = False
 
     @torch.no_grad()
@@ -109,21 +115,19 @@ class OnlineDecoder:
         return self._progress()
 
     @torch.no_grad()
-    def finish(self, n_best: int = 1) -> list[Hypothesis]:
-        """Read EOS: the best outputs. Where none reached EOS there is one, partial, with ``complete=False``."""
+    def finish(self, n_best: int = 1, align: bool = True) -> list[Hypothesis]:
+        """Read EOS: the best outputs. If none reached EOS there is one, partial, with ``complete=False``."""
         self._check_open()
         if n_best < 1:
             raise ValueError(f"n_best must be at least 1, but is {n_best}")
         self._finished = True
-        found = sorted(self._fill_column(EOS, last=True), key=lambda hypothesis: -hypothesis.score)[:n_best]
+        found = sorted(self._fill_column(EOS, last=True), key=lambda hypothesis: -hypothesis.score)
         if not found:
             return [self._best_partial()]
         assert self._reading is not None
-        (asked,) = self._decoder.score([self._reading.symbols.tolist()], [[hypothesis.tokens for hypothesis in found]])
-        return [
-            replace(hypothesis, alignment=aligned.alignment, channel_alignment=aligned.channel_alignment)
-            for hypothesis, aligned in zip(found, asked, strict=True)
-        ]
+        inputs = [self._reading.symbols.tolist()]
+        best = self._decoder.with_final_terms(inputs, [()], [found], n_best)
+        return (self._decoder.aligned(inputs, [()], best) if align else best)[0]
 
     def _check_open(self) -> None:
         if self._finished:
@@ -131,28 +135,28 @@ class OnlineDecoder:
 
     def _fill_column(self, symbol: int, last: bool) -> list[Hypothesis]:
         """Read a symbol and fill its column; the complete outputs, which only the last column has."""
-        models, settings, tables = self._models, self._settings, self._tables
+        models, plan, tables = self._models, self._plan, self._tables
         reading = self._reading = read_on(models, self._reading, symbol)
-        longest = self._decoder.settings.longest_output(len(reading.symbols))
-        proposable_V = settings.proposable(reading.direct.scores[-1])
+        longest = plan.settings.longest_output(len(reading.symbols))
+        proposable_V = plan.proposable(reading.direct.scores[-1])
         if not last:
             proposable_V[EOS] = -torch.inf
-        proposable_11V = Listed.of(proposable_V[None, None])
+        proposable_11V = RankedScores.of(proposable_V[None, None])
         found: list[Hypothesis] = []
         if tables:
-            tables[0] = lengthened(models, settings, reading, None, tables[0])
+            tables[0] = lengthened(models, plan, reading, None, tables[0])
         else:
-            tables.append(first_table(models, settings, reading))
+            tables.append(first_table(models, plan, reading))
         # An output of the greatest length ends in EOS.
         for length in range(1, longest + 1 if last else longest):
             if length > len(tables):
                 break
             before, after = tables[length - 1], None
             if length < len(tables):
-                after = tables[length] = lengthened(models, settings, reading, before, tables[length])
+                after = tables[length] = lengthened(models, plan, reading, before, tables[length])
             if not bool(before.live.any()):
                 continue
-            cell = fill_cell(models, settings, reading, proposable_11V, before, after, length, last)
+            cell = fill_cell(models, plan, reading, proposable_11V, before, after, length, last)
             tables[length - 1] = cell.before
             if last:
                 found += self._complete(cell.candidates, length)
@@ -164,65 +168,73 @@ class OnlineDecoder:
         """The candidates that end in EOS, with their exact scores."""
         ended: Prefixes = picked(candidates, (candidates.symbol == EOS).nonzero().squeeze(1))
         direct = ended.direct[:, -1]
-        channel = None if ended.leave is None else ended.leave[:, 0]
-        score = self._settings.weights.combine(direct, channel, ended.lm, length)
+        terms = with_channel(ended, None if ended.leave is None else ended.leave[:, 0])
+        score = self._plan.weights.combine(direct, terms, length)
         return [
-            Hypothesis(
-                tokens=self._spell(length - 1, int(ended.parent[n])),
-                score=float(score[n]),
-                direct=float(direct[n]),
-                channel=None if channel is None else float(channel[n]),
-                lm=None if ended.lm is None else float(ended.lm[n]),
-                length=length,
-                alignment=None,
-                channel_alignment=None,
-                complete=True,
+            self._hypothesis(
+                self._spell(length - 1, int(ended.parent[n])), score[n], direct[n], terms, n, length, complete=True
             )
             for n in range(len(score))
         ]
 
     def _best_partial(self) -> Hypothesis:
-        """The best of the longest prefixes, all of which are live: there are none that extend them."""
+        """The best of the longest prefixes, all of which are live: nothing extends them."""
         length, table = len(self._tables) - 1, self._tables[-1]
         I = table.objective.shape[1]
         row, i = divmod(int(table.objective.argmax()), I)
         prefixes = table.prefixes
-        channel = partial_channel(prefixes, i, last=i == I - 1)
+        terms = with_channel(prefixes, partial_channel(prefixes, i, last=i == I - 1))
+        score, direct = table.objective[row, i], prefixes.direct[row, i]
+        return self._hypothesis(self._spell(length, row), score, direct, terms, row, length, complete=False)
+
+    def _hypothesis(
+        self,
+        tokens: tuple[int, ...],
+        score: Tensor,
+        direct: Tensor,
+        terms: dict[str, Tensor],
+        row: int,
+        length: int,
+        complete: bool,
+    ) -> Hypothesis:
+        values = {name: float(term[row]) for name, term in terms.items()}
         return Hypothesis(
-            tokens=self._spell(length, row),
-            score=float(table.objective[row, i]),
-            direct=float(prefixes.direct[row, i]),
-            channel=None if channel is None else float(channel[row]),
-            lm=None if prefixes.lm is None else float(prefixes.lm[row]),
+            tokens=tokens,
+            score=float(score),
+            direct=float(direct),
+            channel=values.get("channel"),
+            lm=values.get("lm"),
             length=length,
             alignment=None,
             channel_alignment=None,
-            complete=False,
+            complete=complete,
+            extra={name: values[name] for name in self._plan.weights.extra if name in values},
         )
 
     def _progress(self) -> Progress:
         """Compare hypotheses of all lengths, drop those that have fallen behind, and see what the others share."""
-        worth = [_worth(self._settings, table, length) for length, table in enumerate(self._tables)]
-        best_of = [float(scores.max()) for scores in worth]
+        values = [_values(self._plan, table, length) for length, table in enumerate(self._tables)]
+        best_of = [float(scores.max()) for scores in values]
         best = max(best_of)
         length = best_of.index(best)
-        tokens = self._spell(length, int(worth[length].argmax()))
+        tokens = self._spell(length, int(values[length].argmax()))
         if self.margin < math.inf:
             tables = self._tables
-            live = [table.live & (scores >= best - self.margin) for table, scores in zip(tables, worth, strict=True)]
+            live = [table.live & (scores >= best - self.margin) for table, scores in zip(tables, values, strict=True)]
             if len(tables) > 1 and self._models.channel is not None:
                 live[0] = tables[0].live & live[1].any()
             self._tables = _cleared(tables, live)
         return Progress(tokens, self._shared(), best)
 
     def _shared(self) -> int:
-        """The length of the longest common prefix of all live hypotheses, dropped ones having been cleared away."""
+        """The length of the longest common prefix of all live hypotheses; dropped ones have been cleared away."""
         length = 0
         while not bool(self._tables[length].live.any()) and len(self._tables[length + 1].objective) == 1:
             length += 1
         return length
 
     def _spell(self, length: int, row: int) -> tuple[int, ...]:
+        """A6: follow the back-pointers of a prefix."""
         tokens: list[int] = []
         for table in reversed(self._tables[1 : length + 1]):
             tokens.append(int(table.prefixes.symbol[row]))
@@ -230,22 +242,32 @@ class OnlineDecoder:
         return tuple(reversed(tokens))
 
 
-def _worth(settings: Settings, table: Table, length: int) -> Tensor:
-    """What live hypotheses are worth when the newest position has been passed; -inf of the others: [P]."""
+def _stepping(name: str, model: object) -> OnlineTransducer[Any]:
+    """Refuse a model whose two sides cannot both be built step by step."""
+    for method in ("start_inputs", "step_inputs", "start_outputs", "step_outputs"):
+        if not hasattr(model, method):
+            raise ValueError(
+                f"online decoding steps both sides of the {name}, but {type(model).__name__} has no method {method}"
+            )
+    return cast(OnlineTransducer[Any], model)
+
+
+def _values(plan: SearchPlan, table: OnlineTable, length: int) -> Tensor:
+    """The values of live hypotheses after the newest position has been passed, -inf for the others: [P]."""
     prefixes = table.prefixes
     channel = partial_channel(prefixes, prefixes.direct.shape[1] - 1, last=False)
-    score = settings.weights.combine(table.past, channel, prefixes.lm, length)
-    # Whatever the sign of its weight, a channel that says -inf recommends nothing.
+    score = plan.weights.combine(table.past, with_channel(prefixes, channel), length)
+    # A channel score of -inf rules a hypothesis out, whatever the sign of its weight.
     impossible = ~table.live if channel is None else ~table.live | (channel == -torch.inf)
     return score.masked_fill(impossible, -torch.inf)
 
 
-def _cleared(tables: list[Table], live: list[Tensor]) -> list[Table]:
-    """The tables with nothing but live prefixes and the beginnings of these, whose columns they go on from."""
+def _cleared(tables: list[OnlineTable], live: list[Tensor]) -> list[OnlineTable]:
+    """The tables with live prefixes and their beginnings only; columns of longer prefixes continue from these."""
     keep = [alive.clone() for alive in live]
     for length in range(len(tables) - 1, 0, -1):
         keep[length - 1][tables[length].prefixes.parent[keep[length]]] = True
-    cleared: list[Table] = []
+    cleared: list[OnlineTable] = []
     for length, (table, alive) in enumerate(zip(tables, live, strict=True)):
         if not bool(keep[length].any()):
             break

@@ -1,13 +1,13 @@
-"""What the online search keeps: the input so far, and for each output length a table of the prefixes that survived.
+"""The state of the online search: the input so far, and for each output length a table of surviving prefixes.
 
 The chart's cell (i, j) needs cells (k ≤ i, j-1) only, the direct model's encoder at i only x_1..x_i, the channel's
 decoder at i only x_1..x_{i-1}. So the chart can be filled as x arrives, all output lengths for one position at a time.
 A table then grows in two directions:
 
-    a symbol is read             every prefix goes on to the new position              lengthened
-    a prefix survives at last    its columns are computed over all positions so far    extended, then admitted
+    a symbol is read               every prefix goes on to the new position              lengthened
+    a prefix survives first        its columns are computed over all positions so far    extended, then admitted
 
-Both are one computation over the newest T positions, begun where the prefix was left: T = 1, or T = I from nothing.
+Both are one computation over the newest T positions: T = 1, or T = I for a prefix that is new.
 
 Shapes: I positions read so far, T the newest of them, P prefixes of a table, Q candidates, R some of these, V output
 symbols, X input symbols, G gate size.
@@ -15,44 +15,41 @@ symbols, X input symbols, G gate size.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from noisychannel.decode.columns import ChannelColumn, Transitions, advance_channel
-from noisychannel.decode.table import Settings
+from noisychannel.decode.plan import SearchPlan
+from noisychannel.decode.sources import NextSymbols
 from noisychannel.ids import BOS
 from noisychannel.joint import log_normaliser
-from noisychannel.models.lstm import LSTMState
-from noisychannel.models.protocols import ChannelModel, DirectModel, Side, SourceModel
+from noisychannel.models.protocols import OnlineTransducer, Side, SourceModel
 from noisychannel.precision import at_least_float32
 
 
-class OnlineTransducer(DirectModel[LSTMState], ChannelModel[LSTMState], Protocol):
-    """A transducer whose inputs and outputs can both be built step by step."""
-
-
 class OnlineModels(NamedTuple):
-    """What scores; a model whose weight is zero is None."""
+    """The models that score; a model of weight zero is left out."""
 
-    direct: OnlineTransducer
-    channel: OnlineTransducer | None
-    lm: SourceModel[Any] | None
+    direct: OnlineTransducer[Any]
+    channel: OnlineTransducer[Any] | None
+    sources: Mapping[str, SourceModel[Any]]
 
 
 class Reading(NamedTuple):
-    """The input so far as the models see it."""
+    """The input so far, as the models see it."""
 
     symbols: Tensor
     """[I]."""
     direct: Side
     """Position i has read x_1..x_i: [I,V], [I,G]."""
-    direct_state: LSTMState
+    direct_state: Any
     channel: Side | None
     """Position i has written x_1..x_{i-1}: [I,X], [I,G]."""
-    channel_state: LSTMState | None
+    channel_state: Any
 
     def newest(self, T: int) -> Reading:
         """The last T positions."""
@@ -61,7 +58,7 @@ class Reading(NamedTuple):
 
 
 class Prefixes(NamedTuple):
-    """Prefixes of one length j, as far as those one symbol shorter determine them."""
+    """Prefixes of one length j: what those one symbol shorter determine of them."""
 
     parent: Tensor
     """Row of the prefix without its last symbol, in the table of length j-1: [P]."""
@@ -69,23 +66,23 @@ class Prefixes(NamedTuple):
     """The last symbol: [P]."""
     direct: Tensor
     """log q(prefix, z_j = i | x_1..x_i), whole: [P,I]."""
-    lm: Tensor | None
-    """log p(prefix): [P]."""
+    terms: Mapping[str, Tensor]
+    """Each source term: [P]."""
     read: Side | None
-    """What the channel has read, at the last symbol; None of the empty prefix: [P,X], [P,G]."""
-    channel_state: LSTMState | None
+    """The channel's side at the last symbol; None for the empty prefix: [P,X], [P,G]."""
+    channel_state: Any
     column: ChannelColumn | None
     """[P,I]."""
     leave: Tensor | None
-    """The channel's log leave(j, i) at the newest i; None of the empty prefix: [P,1]."""
+    """The channel's log leave(j, i) at the newest i; None for the empty prefix: [P,1]."""
 
 
-class Table(NamedTuple):
+class OnlineTable(NamedTuple):
     """The prefixes of one length that survived in some cell."""
 
     prefixes: Prefixes
     objective: Tensor
-    """O in the cells where a prefix survived, else -inf: [P,I]."""
+    """O in the cells in which a prefix survived, else -inf: [P,I]."""
     reach_objective: Tensor
     """S(i) + log e(i) + ⊕_{k≤i} (O(k) - S(k)) at the newest i, over cells k since it was dropped last: [P,1]."""
     reach: Tensor
@@ -96,13 +93,11 @@ class Table(NamedTuple):
     """log Z(i, prefix) of the next symbol: [P,I]."""
     output: Side
     """The direct model after the prefix: [P,V], [P,G]."""
-    direct_state: LSTMState
+    direct_state: Any
     spoken: Tensor
-    """Whether the language model was run: it is when a prefix first proposes: [P]."""
-    lm_next: Tensor | None
-    """What it then says, log p(next symbol): [P,V]."""
-    lm_state: Any
-    """The state after the prefix or, where it was not yet run, before the prefix's last symbol."""
+    """Whether the source models have been run; they are when a prefix first proposes: [P]."""
+    sources: Mapping[str, NextSymbols]
+    """The source models after the prefix or, if not yet run, before its last symbol (the distribution is then 0)."""
 
     @property
     def live(self) -> Tensor:
@@ -121,7 +116,9 @@ def picked(x: Any, rows: Tensor) -> Any:
         return None
     if isinstance(x, Tensor):
         return x[rows]
-    return x.select(rows) if isinstance(x, LSTMState) else type(x)(*(picked(part, rows) for part in x))
+    if isinstance(x, Mapping):
+        return {name: picked(part, rows) for name, part in x.items()}
+    return x.select(rows) if hasattr(x, "select") else type(x)(*(picked(part, rows) for part in x))
 
 
 def joined(one: Any, other: Any) -> Any:
@@ -130,17 +127,20 @@ def joined(one: Any, other: Any) -> Any:
         return None
     if isinstance(one, Tensor):
         return torch.cat([one, other])
-    join = _side_by_side if isinstance(one, LSTMState) else joined
-    return type(one)(*(join(*parts) for parts in zip(one, other, strict=True)))
+    if isinstance(one, Mapping):
+        return {name: joined(part, other[name]) for name, part in one.items()}
+    if hasattr(one, "concat"):
+        return one.concat(other)
+    return type(one)(*(joined(*parts) for parts in zip(one, other, strict=True)))
 
 
 def _side_by_side(one: Tensor, other: Tensor) -> Tensor:
-    """Columns over more positions, or states [L,N,H] of more sequences."""
+    """Columns over more positions."""
     return torch.cat([one, other], dim=1)
 
 
 def read_on(models: OnlineModels, before: Reading | None, symbol: int) -> Reading:
-    """One symbol more."""
+    """Read one more symbol."""
     x_1 = torch.tensor([symbol], device=next(models.direct.parameters()).device)
     state = models.direct.start_inputs(1) if before is None else before.direct_state
     direct, state = models.direct.step_inputs(x_1, state)
@@ -148,7 +148,6 @@ def read_on(models: OnlineModels, before: Reading | None, symbol: int) -> Readin
     channel = channel_state = None
     if models.channel is not None:
         channel_state = models.channel.start_outputs(1) if before is None else before.channel_state
-        assert channel_state is not None
         last_1 = torch.full_like(x_1, BOS) if before is None else before.symbols[-1:]
         channel, channel_state = models.channel.step_outputs(last_1, channel_state)
         channel = channel._replace(scores=at_least_float32(channel.scores))
@@ -163,26 +162,27 @@ def read_on(models: OnlineModels, before: Reading | None, symbol: int) -> Readin
     )
 
 
-def first_table(models: OnlineModels, settings: Settings, reading: Reading) -> Table:
+def first_table(models: OnlineModels, plan: SearchPlan, reading: Reading) -> OnlineTable:
     """The empty prefix when the first symbol has been read: it stands in the first cell, and only there."""
     start = torch.zeros(1, 1, dtype=torch.float64, device=reading.symbols.device)
     bos = torch.full_like(reading.symbols, BOS)
-    column = channel_state = lm_next = lm_state = None
+    column = channel_state = None
     if models.channel is not None:
         column, channel_state = ChannelColumn.empty(start), models.channel.start_inputs(1)
-    if models.lm is not None:
-        lm_next, lm_state = models.lm.step(bos, models.lm.start(1))
-    lm = None if models.lm is None else start[0]
-    prefixes = Prefixes(torch.zeros_like(bos), bos, start, lm, None, channel_state, column, None)
+    sources = {name: NextSymbols(*model.step(bos, model.start(1))) for name, model in models.sources.items()}
+    terms = dict.fromkeys(sources, start[0])
+    prefixes = Prefixes(torch.zeros_like(bos), bos, start, terms, None, channel_state, column, None)
     output, direct_state = models.direct.step_outputs(bos, models.direct.start_outputs(1))
-    reach, logit, normaliser = _met(models, settings, reading, output, start, torch.full_like(start, -torch.inf))
-    return Table(prefixes, start, reach, reach, logit, normaliser, output, direct_state, bos == BOS, lm_next, lm_state)
+    reach, logit, normaliser = _met(models, plan, reading, output, start, torch.full_like(start, -torch.inf))
+    return OnlineTable(prefixes, start, reach, reach, logit, normaliser, output, direct_state, bos == BOS, sources)
 
 
-def lengthened(models: OnlineModels, settings: Settings, reading: Reading, before: Table | None, table: Table) -> Table:
-    """The columns taken on to the newest position, where no prefix has survived as yet.
+def lengthened(
+    models: OnlineModels, plan: SearchPlan, reading: Reading, before: OnlineTable | None, table: OnlineTable
+) -> OnlineTable:
+    """The columns over one position more, in which no prefix has survived yet.
 
-    ``before`` is the table of prefixes one symbol shorter, already lengthened; None where ``table`` is the first.
+    ``before`` is the table of prefixes one symbol shorter, already lengthened; None if ``table`` is the first.
     """
     prefixes, newest = table.prefixes, reading.newest(1)
     nowhere = torch.full_like(table.emit_logit, -torch.inf)
@@ -191,11 +191,11 @@ def lengthened(models: OnlineModels, settings: Settings, reading: Reading, befor
         column = None if prefixes.column is None else ChannelColumn.empty(nowhere)
     else:
         direct = _emitted(newest, before, prefixes.parent, prefixes.symbol)
-        column, leave = _written(models, settings, newest, before, prefixes, prefixes.leave)
+        column, leave = _written(models, plan, newest, before, prefixes, prefixes.leave)
     if column is not None and prefixes.column is not None:
         onward, written = (_side_by_side(*parts) for parts in zip(prefixes.column[:2], column[:2], strict=True))
         column = ChannelColumn(onward, written, prefixes.column.start)
-    reach, logit, normaliser = _met(models, settings, newest, table.output, direct, table.past[:, None])
+    reach, logit, normaliser = _met(models, plan, newest, table.output, direct, table.past[:, None])
     past_objective = table.reach_objective - table.emit_logit
     return table._replace(
         prefixes=prefixes._replace(direct=_side_by_side(prefixes.direct, direct), column=column, leave=leave),
@@ -208,29 +208,33 @@ def lengthened(models: OnlineModels, settings: Settings, reading: Reading, befor
 
 
 def extended(
-    models: OnlineModels, settings: Settings, reading: Reading, before: Table, parent: Tensor, symbol: Tensor
+    models: OnlineModels, plan: SearchPlan, reading: Reading, before: OnlineTable, parent: Tensor, symbol: Tensor
 ) -> Prefixes:
-    """Prefixes of ``before``, after which the language model has spoken, with one more symbol each; [Q] both."""
+    """Prefixes of ``before``, on which the source models have been run, with one more symbol each; [Q] both."""
     shorter = before.prefixes
     direct = _emitted(reading, before, parent, symbol)
-    lm = read = channel_state = start = None
-    if shorter.lm is not None and before.lm_next is not None:
-        lm = shorter.lm[parent] + before.lm_next[parent, symbol].double()
+    terms = {
+        name: shorter.terms[name][parent] + before.sources[name].increments(model, parent, symbol).double()
+        for name, model in models.sources.items()
+    }
+    read = channel_state = start = None
     if models.channel is not None and shorter.channel_state is not None and shorter.column is not None:
         read, channel_state = models.channel.step_inputs(symbol, shorter.channel_state.select(parent))
         start = shorter.column.start[parent]
-    prefixes = Prefixes(parent, symbol, direct, lm, read, channel_state, None, None)
-    column, leave = _written(models, settings, reading, before, prefixes, start)
+    prefixes = Prefixes(parent, symbol, direct, terms, read, channel_state, None, None)
+    column, leave = _written(models, plan, reading, before, prefixes, start)
     return prefixes._replace(column=column, leave=leave)
 
 
-def admitted(models: OnlineModels, settings: Settings, reading: Reading, before: Table, prefixes: Prefixes) -> Table:
-    """New prefixes as rows of a table, with the direct model run one step further; they have survived nowhere yet."""
+def admitted(
+    models: OnlineModels, plan: SearchPlan, reading: Reading, before: OnlineTable, prefixes: Prefixes
+) -> OnlineTable:
+    """New prefixes as rows of a table, with the direct model run one step further. They have survived nowhere yet."""
     parent = prefixes.parent
     output, direct_state = models.direct.step_outputs(prefixes.symbol, before.direct_state.select(parent))
     nowhere = torch.full_like(prefixes.direct, -torch.inf)
-    reach, logit, normaliser = _met(models, settings, reading, output, prefixes.direct, nowhere[:, :1])
-    return Table(
+    reach, logit, normaliser = _met(models, plan, reading, output, prefixes.direct, nowhere[:, :1])
+    return OnlineTable(
         prefixes=prefixes,
         objective=nowhere,
         reach_objective=nowhere[:, :1],
@@ -240,19 +244,24 @@ def admitted(models: OnlineModels, settings: Settings, reading: Reading, before:
         output=output,
         direct_state=direct_state,
         spoken=torch.zeros_like(parent, dtype=torch.bool),
-        lm_next=None if before.lm_next is None else torch.zeros_like(before.lm_next[parent]),
-        lm_state=None if before.lm_state is None else before.lm_state.select(parent),
+        sources={name: _not_yet_run(before.sources[name], parent) for name in models.sources},
     )
 
 
-def surviving(settings: Settings, table: Table, rows: Tensor, objective_R: Tensor) -> Table:
+def _not_yet_run(before: NextSymbols, parent: Tensor) -> NextSymbols:
+    """A source model's row for new prefixes: the state of the parent, and no distribution yet."""
+    said = before.select(parent)
+    return said._replace(log_prob=None if said.log_prob is None else torch.zeros_like(said.log_prob))
+
+
+def surviving(plan: SearchPlan, table: OnlineTable, rows: Tensor, objective_R: Tensor) -> OnlineTable:
     """The prefixes ``rows`` survive in the newest cell, with the given O."""
     here = torch.full_like(table.reach_objective, -torch.inf).index_copy(0, rows, objective_R[:, None])
-    reach_objective = settings.over_direct.plus(table.reach_objective, here + F.logsigmoid(table.emit_logit))
+    reach_objective = plan.over_direct.plus(table.reach_objective, here + F.logsigmoid(table.emit_logit))
     return table._replace(objective=_side_by_side(table.objective[:, :-1], here), reach_objective=reach_objective)
 
 
-def _emitted(newest: Reading, before: Table, parent: Tensor, symbol: Tensor) -> Tensor:
+def _emitted(newest: Reading, before: OnlineTable, parent: Tensor, symbol: Tensor) -> Tensor:
     """log q(prefix, z_j = i) = reach(parent, i) + log p(symbol | i, parent), over the newest T positions: [P,T]."""
     T = len(newest.symbols)
     word_PT = newest.direct.scores[:, symbol].mT + before.output.scores[parent, symbol][:, None]
@@ -260,7 +269,12 @@ def _emitted(newest: Reading, before: Table, parent: Tensor, symbol: Tensor) -> 
 
 
 def _written(
-    models: OnlineModels, settings: Settings, newest: Reading, before: Table, prefixes: Prefixes, leave: Tensor | None
+    models: OnlineModels,
+    plan: SearchPlan,
+    newest: Reading,
+    before: OnlineTable,
+    prefixes: Prefixes,
+    leave: Tensor | None,
 ) -> tuple[ChannelColumn | None, Tensor | None]:
     """The channel's column over the newest T positions, [P,T], and its leave at the last, [P,1].
 
@@ -274,20 +288,20 @@ def _written(
     words = words - log_normaliser(read.scores[None], written.scores[None])[0]
     onward, so_far = (x[prefixes.parent, -T:] for x in shorter[:2])
     column, leave_PT = advance_channel(
-        ChannelColumn(onward, so_far, leave), models.channel.emit_logits(read, written), words, settings.over_channel
+        ChannelColumn(onward, so_far, leave), models.channel.emit_logits(read, written), words, plan.over_channel
     )
     return column, leave_PT[:, -1:]
 
 
 def _met(
-    models: OnlineModels, settings: Settings, newest: Reading, output: Side, direct_PT: Tensor, past_P1: Tensor
+    models: OnlineModels, plan: SearchPlan, newest: Reading, output: Side, direct_PT: Tensor, past_P1: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """After prefixes, over the newest T positions: their reach [P,T], the last emission logit [P,1], log Z [P,T].
 
     ``past`` is the score of having emitted the prefix and shifted past all positions before them.
     """
     logit_PT = models.direct.emit_logits(newest.direct, output).mT.double()
-    first_P1 = settings.over_direct.plus(past_P1, direct_PT[:, :1])
-    reach_PT = Transitions.of(logit_PT).reach(_side_by_side(first_P1, direct_PT[:, 1:]), settings.over_direct)
+    first_P1 = plan.over_direct.plus(past_P1, direct_PT[:, :1])
+    reach_PT = Transitions.of(logit_PT).reach(_side_by_side(first_P1, direct_PT[:, 1:]), plan.over_direct)
     normaliser_PT = log_normaliser(newest.direct.scores[None], output.scores[None])[0].mT
     return reach_PT, logit_PT[:, -1:], normaliser_PT

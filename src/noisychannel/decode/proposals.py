@@ -1,16 +1,16 @@
-"""The direct model's proposals: the best K1 extensions of each cell, over all prefixes and all symbols, exactly.
+"""Steps A1 and A3 of Algorithm 1: the best K1 extensions of each cell, over all prefixes and all symbols, exactly.
 
-Two bounds spare most of the work. With a_i[w] + c_u[w] the logit of symbol w after prefix u in cell i, Z their sum, and
-â, ĉ the largest of each:
+Two bounds save most of the work. Let a_i[w] + c_u[w] be the logit of symbol w after prefix u in cell i, Z their sum,
+and â, ĉ the largest of each:
 
-    1. log q ≤ min(0, â_i + ĉ_u - log Z(i,u)): an extension never ranks above the score with which its prefix reaches
-       the cell plus that. Prefixes are looked at in the order of this bound, a few at a time, and a cell is finished as
-       soon as the next one cannot reach its K1-th best.
-    2. Of a large vocabulary only the L best symbols of a_i and the L best of c_u are looked at. Any other ranks no
-       higher than a_i's L-th plus c_u's L-th; where that could still reach the K1-th best, all symbols are.
+    1. log q ≤ min(0, â_i + ĉ_u - log Z(i,u)). An extension never ranks above the score with which its prefix reaches
+       the cell plus this bound. Prefixes are ranked in the order of the bound, a few at a time. A cell is finished as
+       soon as the next prefix cannot reach its K1-th best.
+    2. Of a large vocabulary only the L best symbols of a_i and the L best of c_u are scored. Any other symbol ranks no
+       higher than a_i's L-th plus c_u's L-th; if that could still reach the K1-th best, all symbols are scored.
 
-Extensions of equal score rank by their prefix's slot, then by their symbol. They are rare, so topk, which promises no
-order of equal values, does the search; it looks for one more than K1, and cells in which it met a tie are ranked again.
+Extensions of equal score rank by their prefix's slot, then by their symbol. Ties are rare, so the search uses topk,
+which promises no order of equal values. It asks for one more than K1, and cells with a tie are ranked again.
 
 Shapes: B sentences, I cells of one output length, P prefixes, V symbols, C = B·I cells, R cells still open, M prefixes
 at a time, L symbols of a list, K = K1.
@@ -26,15 +26,15 @@ from torch import Tensor
 LOGITS_AT_ONCE = 1 << 24
 """Elements of the [R,M,V] block: bounds memory."""
 FIRST_LOOK = 8
-"""Extensions looked at for each proposal in the first block; each further block is twice as large."""
+"""Extensions scored for each proposal in the first block; each further block is twice as large."""
 LISTED = 256
-"""L; vocabularies of less than eight times as many symbols are looked at whole."""
+"""L; a vocabulary of less than eight times as many symbols is scored whole."""
 SLACK = 1e-4
-"""Nats by which a bound may be wrong for rounding."""
+"""Nats by which rounding may make a bound wrong."""
 
 
 class Proposals(NamedTuple):
-    """For each cell, best first: [B,I,K] each. A place that nothing fills has score -inf."""
+    """The proposals of each cell, best first: [B,I,K] each. An empty place has score -inf."""
 
     score: Tensor
     """O(parent) + log q(extension)."""
@@ -43,36 +43,38 @@ class Proposals(NamedTuple):
     symbol: Tensor
 
 
-class Listed(NamedTuple):
-    """Scores of symbols, and the best of them in order."""
+class RankedScores(NamedTuple):
+    """Scores of symbols, with the best of them in order."""
 
     scores: Tensor
     """[...,V]."""
     best: Tensor
-    """[...,L]; of a small vocabulary only the very best, [...,1]."""
+    """[...,L]; for a small vocabulary only the best one, [...,1]."""
     symbols: Tensor | None
-    """[...,L]; None of a small vocabulary."""
+    """[...,L]; None for a small vocabulary."""
 
     @staticmethod
-    def of(scores: Tensor) -> Listed:
+    def of(scores: Tensor) -> RankedScores:
         if scores.shape[-1] < 8 * LISTED:
-            return Listed(scores, scores.amax(-1, keepdim=True), None)
-        return Listed(scores, *scores.topk(LISTED, dim=-1))
+            return RankedScores(scores, scores.amax(-1, keepdim=True), None)
+        return RankedScores(scores, *scores.topk(LISTED, dim=-1))
 
-    def select(self, rows: Tensor) -> Listed:
-        return Listed(self.scores[rows], self.best[rows], None if self.symbols is None else self.symbols[rows])
+    def select(self, rows: Tensor) -> RankedScores:
+        return RankedScores(self.scores[rows], self.best[rows], None if self.symbols is None else self.symbols[rows])
 
-    def flat(self) -> Listed:
+    def flat(self) -> RankedScores:
         """The two leading dimensions as one."""
         symbols = None if self.symbols is None else self.symbols.flatten(0, 1)
-        return Listed(self.scores.flatten(0, 1), self.best.flatten(0, 1), symbols)
+        return RankedScores(self.scores.flatten(0, 1), self.best.flatten(0, 1), symbols)
 
 
-def propose(reach_BPI: Tensor, inputs_BIV: Listed, outputs_BPV: Listed, normaliser_BIP: Tensor, k1: int) -> Proposals:
+def propose(
+    reach_BPI: Tensor, inputs_BIV: RankedScores, outputs_BPV: RankedScores, normaliser_BIP: Tensor, k1: int
+) -> Proposals:
     """Rank reach(u, i) + log q(w | i, u) over prefixes u and symbols w, separately in each cell i.
 
-    A symbol whose input score is -inf in a cell is not proposed there. Of equal extensions that of the first slot, and
-    then the first symbol, comes first.
+    A symbol whose input score is -inf in a cell is not proposed there. Of equal extensions, that of the first slot and
+    then of the first symbol comes first.
     """
     B, P, I = reach_BPI.shape
     V = inputs_BIV.scores.shape[2]
@@ -87,7 +89,7 @@ def propose(reach_BPI: Tensor, inputs_BIV: Listed, outputs_BPV: Listed, normalis
     best = _Best.none(B * I, k1 + 1, reach_BPI)
     done, look = 0, max(1, FIRST_LOOK * k1 // width)
     while done < P:
-        # Cells whose next prefix may still come among the best.
+        # Cells whose next prefix may still be among the best.
         rows = (bound_CP[:, done] > best.score[:, k1 - 1]).nonzero().squeeze(1)
         if len(rows) == 0:
             break
@@ -98,7 +100,7 @@ def propose(reach_BPI: Tensor, inputs_BIV: Listed, outputs_BPV: Listed, normalis
         before = best.select(rows)
         after = before.merge(block.everything(k1 + 1) if inputs.symbols is None else block.listed(k1 + 1))
         if inputs.symbols is not None:
-            # Some symbol that is on neither list may still come among the best: look at all.
+            # A symbol that is on neither list may still be among the best: score all symbols.
             missed = (block.unlisted() > after.score[:, k1 - 1]).nonzero().squeeze(1)
             for some in missed.split(max(1, LOGITS_AT_ONCE // (M * V))) if len(missed) else ():
                 after.put(some, before.select(some).merge(block.select(some).everything(k1 + 1)))
@@ -133,7 +135,7 @@ class _Best(NamedTuple):
         return _Best(*(x[rows] for x in self))
 
     def put(self, rows: Tensor, other: _Best) -> None:
-        """Those of the cells ``rows``, of which there may be fewer."""
+        """Overwrite the cells ``rows``; ``other`` may have fewer places."""
         for mine, theirs in zip(self, other, strict=True):
             mine[rows, : theirs.shape[1]] = theirs
 
@@ -142,7 +144,7 @@ class _Best(NamedTuple):
         return ((self.score[:, 1:] == self.score[:, :-1]) & (self.score[:, 1:] > -torch.inf)).any(1)
 
     def merge(self, other: _Best) -> _Best:
-        """The best of both, as many as there were."""
+        """The best of both, as many as in these."""
         score, prefix, symbol = (torch.cat(pair, dim=1) for pair in zip(self, other, strict=True))
         score, chosen = score.topk(self.score.shape[1], dim=1)
         return _Best(score, prefix.gather(1, chosen), symbol.gather(1, chosen))
@@ -157,22 +159,22 @@ class _Block(NamedTuple):
     """Among all B·P."""
     ahead_RM: Tensor
     """reach - log Z."""
-    inputs: Listed
-    outputs: Listed
+    inputs: RankedScores
+    outputs: RankedScores
 
     def select(self, some: Tensor) -> _Block:
         return _Block(self.rows[some], self.prefix_RM[some], self.ahead_RM[some], self.inputs, self.outputs)
 
     def everything(self, k1: int) -> _Best:
-        """The best extensions by any symbol."""
+        """The best extensions by all symbols."""
         score_RN = self._scores()
         score, place = score_RN.topk(min(k1, score_RN.shape[1]), dim=1)
         return self._extensions(score, place)
 
     def in_order(self, last_R1: Tensor, k1: int) -> _Best:
-        """The K1 best extensions by any symbol, equal ones in the order of the block's prefixes and of the symbols.
+        """The K1 best extensions by all symbols, equal ones in the order of the block's prefixes and of the symbols.
 
-        ``last`` is the score of the K1-th best: those above it are in, and as many that equal it as there is room for.
+        ``last`` is the score of the K1-th best. Extensions above it are in, and then as many equal ones as fit.
         """
         score_RN = self._scores()
         above, equal = score_RN > last_R1, (score_RN == last_R1) & (last_R1 > -torch.inf)
@@ -183,12 +185,12 @@ class _Block(NamedTuple):
         return self._extensions(score, place.gather(1, order))
 
     def _scores(self) -> Tensor:
-        """Of all extensions, prefix by prefix: [R,M·V]."""
+        """The scores of all extensions, prefix by prefix: [R,M·V]."""
         words_RMV = self.inputs.scores[self.rows, None] + self.outputs.scores[self.prefix_RM]
         return (words_RMV + self.ahead_RM[..., None]).to(self.ahead_RM.dtype).flatten(1)
 
     def _extensions(self, score: Tensor, place: Tensor) -> _Best:
-        """Those at the given places among all."""
+        """The extensions at the given places of ``_scores``."""
         V = self.inputs.scores.shape[1]
         return _Best(score, self.prefix_RM.gather(1, place // V), place % V)
 

@@ -1,11 +1,12 @@
-"""Algorithm 1 of the paper, literally and slowly, one sentence at a time: what the fast decoder is tested against.
+"""Algorithm 1 of the paper, literally and slowly, one sentence at a time: the fast decoder is tested against it.
 
 A chart of cells (i, j): cell (i, j) holds hypotheses y_1..y_j whose last symbol the direct model emitted after reading
 x_1..x_i. Every score is computed from scratch from the whole prefix; nothing is shared with the fast decoder's search.
+A1 to A6 are the steps of the algorithm.
 
-``recombine=False`` is the paper's algorithm: the hypotheses of a cell are paths, so that one output may occupy several
-places of a beam. ``recombine=True`` joins equal outputs that arrive in a cell, and scores each prefix by the direct
-model's whole column; this is what the fast decoder does.
+``recombine=False`` is the paper's algorithm: the hypotheses of a cell are paths, so one output may take several places
+of a beam. ``recombine=True`` joins equal outputs that arrive in a cell, and scores each prefix by the direct model's
+whole column; this is what the fast decoder does.
 
 Positions are 0-based here: cell i has read x[0..i].
 """
@@ -13,19 +14,24 @@ Positions are 0-based here: cell i has read x[0..i].
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
+from noisychannel.decode.scorers import scorer_of
+from noisychannel.decode.settings import SearchKeywords, SearchSettings
+from noisychannel.decode.terms import reads_contexts, scores_prefixes
 from noisychannel.ids import BOS, EOS, PAD, UNK
 
 Prefix = tuple[int, ...]
+LONGEST = 30
+"""Symbols of the longest output, if no settings are given."""
 
 
 @dataclass(frozen=True)
@@ -46,43 +52,55 @@ class ReferenceDecoder:
         channel: Any = None,
         lm: Any = None,
         weights: Weights = Weights(),  # noqa: B008 (frozen)
-        k1: int = 20,
-        k2: int = 10,
-        max_length: int = 30,
-        search: Literal["viterbi", "marginal"] = "viterbi",
+        *,
+        extra: Mapping[str, Any] = {},
+        settings: SearchSettings = SearchSettings(max_length=LONGEST),  # noqa: B008 (frozen)
         recombine: bool = True,
+        **keywords: Unpack[SearchKeywords],
     ) -> None:
-        self.direct, self.channel, self.lm, self.weights = direct, channel, lm, weights
-        self.k1, self.k2, self.max_length = k1, k2, max_length
-        self.join = max if search == "viterbi" else _log_add
+        self.direct, self.channel, self.weights = direct, channel, weights
+        self.settings = settings = replace(settings, **keywords)
+        if settings.lm_proposals:
+            raise ValueError("Algorithm 1 has no proposals by the language model: lm_proposals must be 0")
+        used = {name: extra[name] for name, weight in weights.extra.items() if weight}
+        self.sources = ({"lm": lm} if weights.lm else {}) | {n: t for n, t in used.items() if scores_prefixes(t)}
+        self.final = {name: scorer_of(term) for name, term in used.items() if name not in self.sources}
+        self.join = max if settings.search == "viterbi" else _log_add
+        self.channel_join = max if settings.channel_alignment == "viterbi" else _log_add
         self.recombine = recombine
 
     @torch.no_grad()
-    def decode(self, x: Sequence[int]) -> list[Hypothesis]:
-        """Every complete hypothesis the search met, best first."""
+    def decode(
+        self, x: Sequence[int], watch: Callable[[int, list[list[Entry]]], None] | None = None
+    ) -> list[Hypothesis]:
+        """Every complete hypothesis that the search met, best first; ``watch`` gets each length and its cells."""
         scores = _Scores(self, tuple(x))
         I = len(x)
         chart: list[list[Entry]] = [[Entry((), 0.0, 0.0)], *([] for _ in range(I - 1))]
         answers: list[Hypothesis] = []
-        for _ in range(self.max_length):
+        for length in range(1, self.settings.longest_output(I) + 1):
             cells: list[list[Entry]] = []
             for i in range(I):
                 entries = []
                 for prefix, symbol, direct in self._proposals(chart, scores, i):
-                    extended = (*prefix, symbol)
+                    extended = (*prefix, symbol)  # A4
                     if symbol == EOS:
                         answers.append(scores.complete(extended, direct))
                     else:
                         entries.append(Entry(extended, direct, scores.partial(extended, i, direct)))
+                # A2, A5: keep K2 by the objective.
                 entries.sort(key=lambda entry: -entry.objective)
-                cells.append(entries[: self.k2])
+                cells.append(entries[: self.settings.k2])
             chart = cells
+            if watch is not None:
+                watch(length, chart)
             if not any(chart):
                 break
+        # A6: the best of column I over all lengths.
         return sorted(answers, key=lambda answer: -answer.score)
 
     def _proposals(self, chart: list[list[Entry]], scores: _Scores, i: int) -> list[tuple[Prefix, int, float]]:
-        """The K1 best extensions into cell i, by O(parent) + log q(extension), with their direct scores."""
+        """A1, A3: the K1 best extensions into cell i, by O(parent) + log q(extension), with their direct scores."""
         ranked: dict[Any, tuple[float, float]] = {}
         for k in range(i + 1):
             for n, entry in enumerate(chart[k]):
@@ -97,13 +115,13 @@ class ReferenceDecoder:
                     if self.recombine:
                         direct = scores.direct_column((*entry.prefix, symbol))[i]
                     ranked[key] = rank, direct
-        best = sorted(ranked.items(), key=lambda item: -item[1][0])[: self.k1]
+        best = sorted(ranked.items(), key=lambda item: -item[1][0])[: self.settings.k1]
         return [(key[0], key[1], direct) for key, (_, direct) in best]
 
 
 @dataclass(frozen=True)
-class _Step:
-    """What the direct model says after a prefix: at each input position, shift, emit, and every word."""
+class _DirectStep:
+    """The direct model after a prefix: at each input position, shift, emit, and every word."""
 
     log_shift: list[float]
     log_emit: list[float]
@@ -111,7 +129,7 @@ class _Step:
 
 
 class _Scores:
-    """Scores of prefixes of one sentence, each from scratch; remembered, because they are asked for often."""
+    """Scores of prefixes of one sentence, each from scratch. They are cached, because they are asked for often."""
 
     def __init__(self, decoder: ReferenceDecoder, x: Prefix) -> None:
         self.decoder, self.x = decoder, x
@@ -119,21 +137,22 @@ class _Scores:
         self.direct_step = cache(self._direct_step)
         self.direct_column = cache(self._direct_column)
         self.channel_leave = cache(self._channel_leave)
-        self.lm_score = cache(self._lm_score)
+        self.source_term = cache(self._source_term)
         self.vocab = len(self._direct_step(()).word[0])
 
     def symbols(self, i: int) -> list[int]:
-        barred = {PAD, BOS, UNK} | (set() if i == len(self.x) - 1 else {EOS})
+        barred = {PAD, BOS} | (set() if self.decoder.settings.allow_unk else {UNK})
+        barred |= set() if i == len(self.x) - 1 else {EOS}
         return [w for w in range(self.vocab) if w not in barred]
 
-    def _direct_step(self, prefix: Prefix) -> _Step:
+    def _direct_step(self, prefix: Prefix) -> _DirectStep:
         model = self.decoder.direct
         side = model.read_inputs(self.inputs, self.lengths)
         written = model.read_outputs(torch.tensor([[*prefix, EOS]]))
         last = type(written)(*(part[:, -1:] for part in written))
         emit = model.emit_logits(side, last)[0, :, 0]
         word_IV = (side.scores[0] + last.scores[0]).log_softmax(-1)
-        return _Step(*(x.tolist() for x in (_log_sigmoid(-emit), _log_sigmoid(emit), word_IV)))
+        return _DirectStep(*(x.tolist() for x in (_log_sigmoid(-emit), _log_sigmoid(emit), word_IV)))
 
     def _direct_column(self, prefix: Prefix) -> list[float]:
         """log q(prefix, z_j = i) for every i, by the definition of the alignment."""
@@ -166,41 +185,68 @@ class _Scores:
             for i in range(len(x)):
                 left = leave[j][i - 1] if i > 0 else (0.0 if j == 0 else -math.inf)
                 above = arrive[j - 1][i] + log_shift[j - 1][i] if j > 0 else -math.inf
-                arrive[j].append(_log_add(left, above))
+                arrive[j].append(self.decoder.channel_join(left, above))
                 leave[j].append(arrive[j][i] + log_emit[j][i] + float(word_JI[j, i]))
         return leave
 
-    def _lm_score(self, prefix: Prefix) -> float:
-        state = self.decoder.lm.start(1)
+    def _source_term(self, name: str, prefix: Prefix) -> float:
+        model = self.decoder.sources[name]
+        state = model.start(1)
         total, previous = 0.0, BOS
         for symbol in prefix:
-            log_probs, state = self.decoder.lm.step(torch.tensor([previous]), state)
-            total += float(log_probs[0, symbol])
+            log_probs, state = model.step(torch.tensor([previous]), state)
+            if log_probs is None:
+                total += float(model.score(state, torch.tensor([symbol])))
+            else:
+                total += float(log_probs[0, symbol])
             previous = symbol
         return total
 
+    def source_terms(self, prefix: Prefix) -> dict[str, float]:
+        return {name: self.source_term(name, prefix) for name in self.decoder.sources}
+
     def partial(self, prefix: Prefix, i: int, direct: float) -> float:
         """O of a partial hypothesis in cell i; in the last column x's EOS need not be explained yet."""
-        channel = 0.0
+        terms = self.source_terms(prefix)
         if self.decoder.weights.channel:
-            at = min(i, len(self.x) - 2)
+            terms["channel"], at = 0.0, min(i, len(self.x) - 2)
             if at >= 0:
-                channel = -math.inf
+                terms["channel"] = -math.inf
                 for row in self.channel_leave(prefix):
-                    channel = _log_add(channel, row[at])
-        return self._objective(prefix, direct, channel)
+                    terms["channel"] = self.decoder.channel_join(terms["channel"], row[at])
+        return self._objective(direct, terms, len(prefix))
 
     def complete(self, prefix: Prefix, direct: float) -> Hypothesis:
-        weights = self.decoder.weights
-        channel = self.channel_leave(prefix)[-1][-1] if weights.channel else None
-        lm = self.lm_score(prefix) if weights.lm else None
-        score = self._objective(prefix, direct, channel or 0.0)
-        return Hypothesis(prefix[:-1], score, direct, channel, lm, len(prefix), None, None, True)
+        """A complete hypothesis with every term, also those that score whole outputs only."""
+        weights, terms = self.decoder.weights, self.source_terms(prefix)
+        if weights.channel:
+            terms["channel"] = self.channel_leave(prefix)[-1][-1]
+        for name, scorer in self.decoder.final.items():
+            pair = [self.x], [prefix[:-1]]
+            (terms[name],) = scorer(*pair, None) if reads_contexts(scorer) else scorer(*pair)  # type: ignore[call-arg]
+        return Hypothesis(
+            tokens=prefix[:-1],
+            score=self._objective(direct, terms, len(prefix)),
+            direct=direct,
+            channel=terms.get("channel"),
+            lm=terms.get("lm"),
+            length=len(prefix),
+            alignment=None,
+            channel_alignment=None,
+            complete=True,
+            extra={name: terms[name] for name in weights.extra if name in terms},
+        )
 
-    def _objective(self, prefix: Prefix, direct: float, channel: float) -> float:
+    def _objective(self, direct: float, terms: Mapping[str, float], length: int) -> float:
+        """Equation (3), and further terms."""
         weights = self.decoder.weights
-        lm = self.lm_score(prefix) if weights.lm else 0.0
-        return weights.direct * direct + weights.channel * channel + weights.lm * lm + weights.length * len(prefix)
+        total = (
+            weights.direct * direct + weights.channel * terms.get("channel", 0.0) + weights.lm * terms.get("lm", 0.0)
+        )
+        total += weights.length * length
+        for name, weight in weights.extra.items():
+            total += weight * terms.get(name, 0.0)
+        return total
 
 
 def _log_sigmoid(x: Tensor) -> Tensor:

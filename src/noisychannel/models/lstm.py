@@ -31,6 +31,10 @@ class LSTMState(NamedTuple):
         """These states with others in the place of ``rows``."""
         return LSTMState(*(x.index_copy(1, rows, y) for x, y in zip(self, new, strict=True)))
 
+    def concat(self, other: LSTMState) -> LSTMState:
+        """These states, then those of ``other``."""
+        return LSTMState(*(torch.cat([x, y], dim=1) for x, y in zip(self, other, strict=True)))
+
 
 class ForwardLSTM(nn.Module):
     """A left-to-right LSTM over symbols: position t sees symbols 1..t only, so padding on the right has no effect."""

@@ -1,18 +1,18 @@
-"""What a search asks of its models. Any class with these methods will do.
+"""The methods that a search calls on its models. Any class that has them can be used.
 
-Shapes: B sentences, I input positions, J output positions, N prefixes stepped together, V symbols.
+Shapes: B sentences, I input positions, J output positions, N sequences stepped together, V symbols, G gate size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
 
 class Side(NamedTuple):
-    """What one side's states bring to the meeting of h_i and s_j; leading dimensions are free."""
+    """One side's part of the sums in which h_i and s_j meet; leading dimensions are free."""
 
     scores: Tensor
     """a_i = W_h h_i or c_j = W_s s_j + b: [..., V]."""
@@ -21,14 +21,18 @@ class Side(NamedTuple):
 
 
 class State(Protocol):
-    """The explicit state of N sequences."""
+    """The explicit state of N sequences, one row each."""
 
     def select(self, indices: Tensor) -> Self:
-        """The states of the sequences ``indices``, in that order, repeats allowed."""
+        """The rows ``indices``, in that order; a row may be repeated."""
         ...
 
     def put(self, rows: Tensor, new: Self) -> Self:
-        """These states with others in the place of ``rows``."""
+        """These states with the rows ``rows`` replaced by ``new``."""
+        ...
+
+    def concat(self, other: Self) -> Self:
+        """These rows, then those of ``other``."""
         ...
 
 
@@ -37,6 +41,11 @@ S = TypeVar("S", bound=State)
 
 class Transducer(Protocol):
     """A latent monotone alignment of shifts and emissions between an input and an output (an SSNT)."""
+
+    @property
+    def bidirectional(self) -> bool:
+        """Whether the encoder needs the whole input before its first state."""
+        ...
 
     def read_inputs(self, inputs: Tensor, input_lengths: Tensor) -> Side: ...
 
@@ -52,40 +61,69 @@ class Transducer(Protocol):
 
 
 class DirectModel(Transducer, Protocol[S]):
-    """q(y | x): its outputs are built step by step."""
+    """q(y | x). The search builds its outputs step by step."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Tell which device the search is to run on."""
+        """The search runs on the device of the first parameter."""
         ...
 
     def start_outputs(self, n: int) -> S: ...
 
     def step_outputs(self, symbols_N: Tensor, state: S, parents_N: Tensor | None = None) -> tuple[Side, S]:
-        """Append a symbol to each output of ``state`` or, where ``parents`` are given, of its rows."""
+        """Append a symbol to each output of ``state`` or, if ``parents`` are given, to each of these rows."""
         ...
 
 
 class ChannelModel(Transducer, Protocol[S]):
-    """p(x | y): its inputs are built step by step."""
-
-    @property
-    def bidirectional(self) -> bool: ...
+    """p(x | y). The search builds its inputs step by step."""
 
     def start_inputs(self, n: int) -> S: ...
 
-    def step_inputs(self, symbols_N: Tensor, state: S, parents_N: Tensor | None = None) -> tuple[Side, S]: ...
+    def step_inputs(self, symbols_N: Tensor, state: S, parents_N: Tensor | None = None) -> tuple[Side, S]:
+        """Append a symbol to each input of ``state`` or, if ``parents`` are given, to each of these rows."""
+        ...
+
+
+class OnlineTransducer(DirectModel[S], ChannelModel[S], Protocol[S]):
+    """A direct model or channel whose inputs and outputs can both be built step by step."""
+
+
+class ConditionalModel(Protocol):
+    """p(y | x) of whole outputs: SSNT, seq2seq, attention."""
+
+    def log_prob(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor: ...
 
 
 class SourceModel(Protocol[S]):
-    """p(y)."""
+    """p(y), or any other term of y alone that grows symbol by symbol.
+
+    A model that can score single symbols may also have ``SymbolScoring.score``; its ``step`` may then return None in
+    place of the distribution. The increments of the term must not be positive: the search stops early on that
+    condition. A model with positive increments must have an attribute ``may_rise`` that is true.
+    """
 
     @property
     def reads_features(self) -> bool:
         """Whether it is p(features, y), with the features before y."""
         ...
 
-    def log_prob(self, outputs: Tensor, output_lengths: Tensor) -> Tensor: ...
+    def log_prob(self, outputs: Tensor, output_lengths: Tensor) -> Tensor:
+        """The term of whole outputs, EOS included: ids [B,J], [B] -> [B]."""
+        ...
 
-    def start(self, n: int) -> S: ...
+    def start(self, n: int) -> S:
+        """The state of ``n`` outputs that have read nothing, not even BOS."""
+        ...
 
-    def step(self, symbols_N: Tensor, state: S, parents_N: Tensor | None = None) -> tuple[Tensor, S]: ...
+    def step(self, symbols_N: Tensor, state: S, parents_N: Tensor | None = None) -> tuple[Tensor | None, S]:
+        """Append a symbol (BOS first) to each output: log p(next symbol) [N,V] or None, and the new state."""
+        ...
+
+
+@runtime_checkable
+class SymbolScoring(Protocol):
+    """A source model that scores the proposed symbols only, such as an n-gram model or a word list."""
+
+    def score(self, state: State, symbols_N: Tensor) -> Tensor:
+        """How much the term grows if symbol n is appended to row n of the state: [N]. The state does not change."""
+        ...

@@ -1,0 +1,57 @@
+"""Where models meet columns: emission gates of many prefixes at once, and the channel's column one symbol further.
+
+Shapes: B sentences, I input positions, Q candidates, N of them that exist, X input symbols, G gate size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noisychannel.decode.columns import ChannelColumn, advance_channel
+from noisychannel.decode.packing import Packing
+from noisychannel.decode.plan import SearchPlan
+from noisychannel.decode.sentences import Sentences
+from noisychannel.joint import log_normaliser
+from noisychannel.models.protocols import ChannelModel, Side, Transducer
+
+EMISSIONS_IN_CACHE = 1 << 20
+"""Elements of the [N,I,G] block behind the emission gates on a CPU, so that it fits the caches."""
+EMISSIONS_AT_ONCE = 1 << 28
+"""The same on a GPU, which bounds memory."""
+
+
+def emissions(
+    model: Transducer, known_BIG: Tensor, built_NG: Tensor, packing: Packing, built_is_output: bool
+) -> Tensor:
+    """The emission logits between every position of x and each of the N prefixes: [N,I]."""
+    _, I, G = known_BIG.shape
+    room = EMISSIONS_IN_CACHE if known_BIG.device.type == "cpu" else EMISSIONS_AT_ONCE
+    pieces = []
+    for built, sentence in zip(*(x.split(max(1, room // (I * G))) for x in (built_NG, packing.sentence)), strict=True):
+        known, one = known_BIG.index_select(0, sentence), built[:, None]
+        inputs, outputs = (known, one) if built_is_output else (one, known)
+        # emit_logits uses only the gates of the two sides.
+        pieces.append(model.emit_logits(Side(inputs, inputs), Side(outputs, outputs)).flatten(1))
+    return torch.cat(pieces)
+
+
+def read_one_more(
+    channel: ChannelModel[Any],
+    plan: SearchPlan,
+    sentences: Sentences,
+    packing: Packing,
+    before: ChannelColumn,
+    read: Side,
+) -> tuple[ChannelColumn, Tensor]:
+    """The channel's columns after it has read one more symbol, and its leave at the new position: [B,Q,I]."""
+    assert sentences.channel is not None
+    written, inputs_BI = sentences.channel, sentences.inputs
+    scores_BQX = packing.spread(read.scores)
+    from_candidate = scores_BQX.gather(2, inputs_BI[:, None].expand(-1, scores_BQX.shape[1], -1))
+    from_input = written.words.scores.gather(2, inputs_BI[:, :, None]).mT
+    word_logp_BQI = from_candidate + from_input - log_normaliser(scores_BQX, written.words)
+    emit_NI = emissions(channel, written.gate, read.gate, packing, built_is_output=False)
+    return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, plan.over_channel)

@@ -1,0 +1,55 @@
+"""Packing: networks run on the N prefixes that exist; sums and ranks use slots [B,P], some of them empty.
+
+Shapes: B sentences, P slots of each, N filled slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Packing(NamedTuple):
+    """Which slots of [B,P] are filled, and by which of the N rows."""
+
+    sentence: Tensor
+    """[N]."""
+    slot: Tensor
+    """[N]."""
+    row: Tensor
+    """The row of each slot, 0 if it is empty: [B,P]."""
+    filled: Tensor
+    """[B,P]."""
+
+    @staticmethod
+    def of(filled_BP: Tensor) -> Packing:
+        """One row for each filled slot, in order."""
+        sentence, slot = filled_BP.nonzero().unbind(1)
+        return Packing.at(sentence, slot, filled_BP.shape)
+
+    @staticmethod
+    def at(sentence_N: Tensor, slot_N: Tensor, shape: Sequence[int]) -> Packing:
+        """N rows in the given slots."""
+        row = torch.zeros(*shape, dtype=torch.long, device=slot_N.device)
+        row[sentence_N, slot_N] = torch.arange(len(slot_N), device=row.device)
+        filled = torch.zeros_like(row, dtype=torch.bool)
+        filled[sentence_N, slot_N] = True
+        return Packing(sentence_N, slot_N, row, filled)
+
+    def gather(self, x_BP: Tensor) -> Tensor:
+        """[B,P,...] -> [N,...]: the content of the filled slots."""
+        return x_BP[self.sentence, self.slot]
+
+    def spread(self, x: Tensor) -> Tensor:
+        """[N,...] -> [B,P,...], zero in empty slots."""
+        slots = x.new_zeros(*self.filled.shape, *x.shape[1:])
+        slots[self.sentence, self.slot] = x
+        return slots
+
+
+def slot_rows(x_BPI: Tensor, slots_BQ: Tensor) -> Tensor:
+    """The rows of the given slots: [B,P,I] -> [B,Q,I]."""
+    return x_BPI.gather(1, slots_BQ[:, :, None].expand(-1, -1, x_BPI.shape[2]))

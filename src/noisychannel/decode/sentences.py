@@ -1,0 +1,122 @@
+"""A batch of inputs as the models see them, read once before the search.
+
+Shapes: B sentences, I input positions, V output symbols, X input symbols, G gate size, T symbols of a context, Q
+candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from noisychannel.decode.plan import Models, SearchPlan
+from noisychannel.decode.proposals import RankedScores
+from noisychannel.ids import EOS, PAD, inside
+from noisychannel.joint import Scaled
+from noisychannel.models.protocols import Side
+
+
+class ScaledSide(NamedTuple):
+    """A ``Side`` of the input, prepared to meet many outputs."""
+
+    words: Scaled
+    """[B,I,V] for the direct model, [B,I,X] for the channel."""
+    gate: Tensor
+    """[B,I,G]."""
+
+    @staticmethod
+    def of(side: Side) -> ScaledSide:
+        return ScaledSide(Scaled.of(side.scores), side.gate)
+
+    def select(self, rows: Tensor) -> ScaledSide:
+        return ScaledSide(Scaled(*(x[rows] for x in self.words)), self.gate[rows])
+
+
+class Sentences(NamedTuple):
+    """A batch of inputs."""
+
+    input_index: Tensor
+    """The place of each among the inputs that the caller gave: [B]."""
+    inputs: Tensor
+    """[B,I]."""
+    lengths: Tensor
+    """[B]."""
+    inside: Tensor
+    """False in the padding, [B,I]."""
+    max_length: Tensor
+    """Longest output, EOS included, [B]."""
+    direct: ScaledSide
+    """The direct model has read the input."""
+    proposable: RankedScores
+    """The direct model's scores of the symbols that may be proposed, -inf for the others: [B,I,V]."""
+    channel: ScaledSide | None
+    """The channel is going to write the input."""
+    context: Tensor
+    """Symbols before every output (features). The channel reads them first, and so may source models: [B,T]."""
+
+    def at_last(self, x_BQI: Tensor) -> Tensor:
+        """The value in each sentence's last column: [B,Q]."""
+        last = (self.lengths - 1)[:, None, None].expand(-1, x_BQI.shape[1], 1)
+        return x_BQI.gather(2, last).squeeze(2)
+
+    def select(self, rows: Tensor) -> Sentences:
+        return Sentences(
+            self.input_index[rows],
+            self.inputs[rows],
+            self.lengths[rows],
+            self.inside[rows],
+            self.max_length[rows],
+            self.direct.select(rows),
+            self.proposable.select(rows),
+            None if self.channel is None else self.channel.select(rows),
+            self.context[rows],
+        )
+
+
+def read_sentences(
+    models: Models,
+    plan: SearchPlan,
+    inputs: Sequence[Sequence[int]],
+    contexts: Sequence[Sequence[int]],
+    input_index: Sequence[int],
+) -> Sentences:
+    """Run the parts of the models that depend on the input alone; the contexts are of one length."""
+    device = next(models.direct.parameters()).device
+    inputs_BI, lengths_on_host = padded(inputs, device)
+    lengths = lengths_on_host.to(device)
+    inside_BI = inside(lengths, inputs_BI.shape[1], device)
+    direct = ScaledSide.of(models.direct.read_inputs(inputs_BI, lengths_on_host))
+    proposable = plan.proposable(direct.words.scores)
+    # EOS may be proposed in the last column only.
+    last_BI = torch.arange(inputs_BI.shape[1], device=device) == (lengths - 1)[:, None]
+    proposable[:, :, EOS].masked_fill_(~last_BI, -torch.inf)
+    return Sentences(
+        input_index=torch.tensor(list(input_index), device=device),
+        inputs=inputs_BI,
+        lengths=lengths,
+        inside=inside_BI,
+        max_length=torch.tensor([plan.settings.longest_output(len(ids)) for ids in inputs]).to(device),
+        direct=direct,
+        proposable=RankedScores.of(proposable),
+        channel=None if models.channel is None else ScaledSide.of(models.channel.read_outputs(inputs_BI)),
+        context=torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device),
+    )
+
+
+def padded(sequences: Sequence[Sequence[int]], device: torch.device | str) -> tuple[Tensor, Tensor]:
+    """Ids [B,T] on the device, lengths [B] on the CPU."""
+    lengths = torch.tensor([len(ids) for ids in sequences])
+    ids_BT = torch.full((len(sequences), int(lengths.max())), PAD)
+    for row, ids in zip(ids_BT, sequences, strict=True):
+        row[: len(ids)] = torch.tensor(list(ids), dtype=torch.long)
+    return ids_BT.to(device), lengths
+
+
+def check_inputs(inputs: Sequence[Sequence[int]]) -> None:
+    """Refuse an input that does not end in its only EOS."""
+    for n, ids in enumerate(inputs):
+        if not ids or ids[-1] != EOS or EOS in ids[:-1]:
+            raise ValueError(f"inputs[{n}] must end in EOS (id {EOS}) and hold no other: {list(ids)}")
