@@ -251,7 +251,7 @@ class Learner:
         outputs, (_, codec) = self.train_corpus.outputs, self.files.codecs()
         words = Trie.of(outputs.ids, outputs.starts, len(codec))
         self.files.write_word_list(words)
-        return int(words.counts[0])
+        return len(words)
 
     def _set_rate(self) -> None:
         group = self.optimiser.param_groups[0]
