@@ -152,7 +152,7 @@ class RunDirectory(RunFiles):
             ) from error
         if (parameter := non_finite_parameter(model)) is not None:
             raise BadInputError(
-                f"{self.model_file(role)}: has NaN or infinite weights ({parameter}); the training of {role} diverged: "
+                f"{self.model_file(role)}: NaN or infinite weights ({parameter}); the training of {role} diverged: "
                 "train it again with a lower learning rate"
             )
         return model.to(device).eval()
