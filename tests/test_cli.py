@@ -372,7 +372,7 @@ def test_a_full_disk_ends_in_one_line_and_the_training_resumes(tmp_path: Path) -
     command = [sys.executable, "-B", "-m", "noisychannel", "train", file]
     full = subprocess.run(command, capture_output=True, text=True, preexec_fn=no_room, check=False)
     assert full.returncode == 1, full.stderr
-    assert "cannot be written (File too large); make room" in full.stderr.splitlines()[-1]
+    assert "cannot be written (File too large); free some space" in full.stderr.splitlines()[-1]
     assert "Traceback" not in full.stderr
     assert not list(Path(config.run_dir).rglob("*.tmp"))
     assert not RunDirectory(Path(config.run_dir)).has_model("direct")

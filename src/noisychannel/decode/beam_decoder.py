@@ -1,6 +1,6 @@
 """``BeamDecoder``: the same objective with another proposing model, such as seq2seq with attention.
 
-Beam search finds outputs by the proposing model alone, and the objective, equation (3), ranks them. The term ``direct`` is
+Beam search finds outputs by the proposing model alone. The objective, equation (3), ranks them. The term ``direct`` is
 the log-probability of the proposing model. With no other term than the length, the beam search itself uses the length
 bias.
 """
