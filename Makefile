@@ -1,5 +1,5 @@
 # make demo    train, tune and evaluate on German nouns, from nothing
-# make test    lint, types and every test, from nothing
+# make test    lint, types, layers and every test, from nothing
 # make test-long   further cases of some tests, which take a few more minutes
 # make bench   time and memory of the loss, training steps and decoding on this machine
 PYTHON ?= python3
@@ -17,6 +17,7 @@ test: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
 	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n auto --dist worksteal
 
 test-long: $(VENV)/.dev

@@ -23,7 +23,7 @@ from noisychannel.cli.main import COMMANDS, main
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
-from noisychannel.training.parse import dump_config, known_keys, parse_config
+from noisychannel.training.config import dump_config, known_keys, parse_config
 from toys import tag, toy_config, write_pairs
 
 CONFIGS = Path(__file__).parent.parent / "configs"

@@ -17,15 +17,14 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from noisychannel import NoisyChannel, Weights
-from noisychannel.cli.decode import parse_weights
 from noisychannel.cli.main import main
 from noisychannel.data.codec import Codec
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
 from noisychannel.text import Characters, TextConfig
-from noisychannel.training.parse import dump_config
-from noisychannel.tuning import System, Tuned, tune
+from noisychannel.training.config import dump_config
+from noisychannel.tuning import System, TuningResult, tune
 from toys import copy, double_vowels, tag, toy_config, write_pairs
 
 FULL = "1,0.5,0.3,0.2"
@@ -66,7 +65,7 @@ def test_lines_in_lines_out_in_order(trained: Path, tmp_path: Path, capsys) -> N
     words.write_text("bad\nk\nlome\nab\n")
     assert main(["decode", str(trained), str(words), "--weights", FULL, "--batch_size", "2"]) == 0
     outputs = capsys.readouterr().out.splitlines()
-    model = NoisyChannel.load(trained, weights=parse_weights(FULL))
+    model = NoisyChannel.load(trained, weights=Weights.parse(FULL))
     assert outputs == [model(word)[0].text for word in ("bad", "k", "lome", "ab")]
     assert outputs == ["baad", "k", "loomee", "aab"]
 
@@ -169,7 +168,7 @@ def test_explain_shows_a_table_and_the_alignment(trained: Path, capsys, tmp_path
 
 
 def test_reranking_gives_the_scores_of_the_search(trained: Path, tmp_path: Path, capsys) -> None:
-    model = NoisyChannel.load(trained, weights=parse_weights(FULL))
+    model = NoisyChannel.load(trained, weights=Weights.parse(FULL))
     searched = model("lome", n_best=4)
     reranked = model.rerank("lome", [output.text for output in reversed(searched)])
     assert [o.text for o in reranked] == [o.text for o in searched]
@@ -185,7 +184,7 @@ def test_reranking_gives_the_scores_of_the_search(trained: Path, tmp_path: Path,
 def test_reranking_gives_every_output_back_once(trained: Path, tmp_path: Path, capsys) -> None:
     """Also those that the models cannot tell apart: with unknown symbols, and by case where text is lower-cased."""
     given = ["lYomee", "loomee", "lXomee", "LOOMEE", "lome", "lZZmee"]
-    loaded = NoisyChannel.load(trained, weights=parse_weights(FULL))
+    loaded = NoisyChannel.load(trained, weights=Weights.parse(FULL))
     lower = Codec(TextConfig(lowercase=True), Characters(), loaded.output_codec.symbols, ())
     model = NoisyChannel(loaded.input_codec, lower, loaded.models, loaded.weights, loaded.search)
     reranked = model.rerank("lome", given)
@@ -211,7 +210,7 @@ def test_reranking_gives_every_output_back_once(trained: Path, tmp_path: Path, c
 
 
 def test_a_text_that_arrives_in_pieces(trained: Path) -> None:
-    model = NoisyChannel.load(trained, weights=parse_weights(FULL), search=SearchSettings(max_length=20))
+    model = NoisyChannel.load(trained, weights=Weights.parse(FULL), settings=SearchSettings(max_length=20))
     searched = model("lome", n_best=3)
     online = model.online(margin=math.inf)
     assert online.read("lo").text.startswith("loo")
@@ -305,14 +304,14 @@ def test_a_tuning_that_is_interrupted_leaves_the_default_alone(
     run = Path(shutil.copytree(trained, tmp_path / "run"))
     words = ["tune", str(run), "--k1", "4", "--k2", "2", "--limit", "20", "--iterations", "1"]
 
-    def interrupted(system: System, *arguments: Any, **options: Any) -> Tuned:
+    def interrupted(system: System, *arguments: Any, **options: Any) -> TuningResult:
         if system.name == "channel+lm":
             raise KeyboardInterrupt
         return tune(system, *arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("noisychannel.cli.tune.tune", interrupted)
-        patch.setattr("noisychannel.cli.tune.FEW", 20)  # dev pairs that are enough
+        patch.setattr("noisychannel.tuning.run.tune", interrupted)
+        patch.setattr("noisychannel.tuning.run.FEW_PAIRS", 20)  # dev pairs that are enough
         assert main(words) == 1
         assert "tuning on" not in capsys.readouterr().err
         record = json.loads((run / "weights.json").read_text())
@@ -575,4 +574,4 @@ def test_a_run_that_was_never_tuned_is_evaluated_with_a_hint(trained: Path, tmp_
         f"not tuned, so the direct model is evaluated alone; for the others, first run noisychannel tune {trained}"
         in shown.err
     )
-    assert "1 units, too few for intervals and p-values to mean much" in shown.out
+    assert "1 units, too few for reliable intervals and p-values" in shown.out

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from noisychannel.cli import demo
 from noisychannel.cli.main import main
 from noisychannel.data.german_nouns import NounFiles
+from noisychannel.experiments import demo
 from noisychannel.training.config import RunConfig
 from toys import double_vowels, toy_config, write_pairs
 
@@ -35,7 +35,7 @@ def toy_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(demo, "write_dative_plurals", toy_nouns)
     monkeypatch.setattr(demo, "demo_config", toy_settings)
-    monkeypatch.setattr(demo, "SHOWN", (("bad", "baad"),))
+    monkeypatch.setattr(demo, "PAIRS_SHOWN", (("bad", "baad"),))
     monkeypatch.setattr(demo, "TUNED_ON", 20)
     return tmp_path / "run"
 

@@ -16,12 +16,13 @@ from noisychannel.cli.main import main
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.baselines import BASELINES
-from noisychannel.evaluation.held_out import HeldOut, decode_held_out, search_errors
+from noisychannel.evaluation.decoding import search_errors
+from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import make_metric
 from noisychannel.evaluation.significance import confidence_interval, paired_bootstrap
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
-from noisychannel.training.parse import dump_config
+from noisychannel.training.config import dump_config
 from noisychannel.weights import TunedSystem, read_system, write_systems
 from toys import double_vowels, toy_config, write_pairs
 
@@ -129,7 +130,7 @@ def test_the_table_says_what_was_drawn(tuned: Callable[..., Path], tmp_path: Pat
     words = ["evaluate", str(run), str(test), "--columns", "input,output,-document"]
     inputs = len({line.split("\t")[0] for line in test.read_text().splitlines()})
     assert main(words) == 0
-    few = "too few for intervals and p-values to mean much"
+    few = "too few for reliable intervals and p-values"
     assert capsys.readouterr().out.endswith(f"Resampled by input: {inputs} units, {few}.\n")
     assert main([*words, "--resample_by", "features"]) == 2
     complaint = capsys.readouterr().err.splitlines()[-1]
@@ -169,8 +170,8 @@ def test_the_direct_model_alone_searches_as_the_default_system_does(tuned: Calla
     run = RunDirectory(tuned(WITH_LENGTH, TunedSystem("direct+lm", WITH_LM.weights, WIDE)))
     direct = read_system(run, "direct")
     assert direct.weights == Weights(direct=1.0)
-    assert direct.search == SearchSettings(k1=8, k2=4, search="marginal"), "the language model is no part of it"
-    assert NoisyChannel.load(run.path, "direct", device="cpu").search == direct.search
+    assert direct.settings == SearchSettings(k1=8, k2=4, search="marginal"), "the language model is no part of it"
+    assert NoisyChannel.load(run.path, "direct", device="cpu").settings == direct.settings
 
 
 def test_each_system_is_compared_with_a_direct_model_of_the_same_search(
@@ -206,12 +207,12 @@ def test_each_system_is_compared_with_a_direct_model_of_the_same_search(
 def test_what_no_search_may_find_is_no_search_error(trained: Path) -> None:
     """An unknown letter, or more letters than an output may have."""
     search = SearchSettings(k1=1, k2=1, max_length=4)
-    model = NoisyChannel.load(trained, weights=Weights(1.0), search=search, device="cpu")
+    model = NoisyChannel.load(trained, weights=Weights(1.0), settings=search, device="cpu")
     for reference, errors in (("bab", 1), ("baba", 0), ("b?", 0)):
         held_out = HeldOut("test", ["bababab"], [()], [[reference]])
-        decoded = decode_held_out(model, held_out, 1, 1, lambda done: None)
-        assert not decoded.outputs[0][0].hypothesis.complete, "so any reference would be preferred"
-        assert search_errors(model, held_out, decoded) == errors, reference
+        outputs = model.batch(held_out.inputs)
+        assert not outputs[0][0].hypothesis.complete, "so any reference would be preferred"
+        assert search_errors(model, held_out, outputs) == errors, reference
 
 
 # --- baselines

@@ -19,7 +19,7 @@ from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.runs import RunDirectory, load_tensors
 from noisychannel.training.config import RunConfig
 from noisychannel.training.events import Finished
-from noisychannel.training.parse import dump_config, parse_config
+from noisychannel.training.config import dump_config, parse_config
 from noisychannel.training.run import train_run, train_runs
 from toys import copy, double_vowels, reverse, toy_config
 

@@ -23,7 +23,7 @@ from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.ids import BOS, EOS
 from noisychannel.models.word_list import OFF, ROOT, Trie, WithWordList, best_share
 from noisychannel.runs import RunDirectory
-from noisychannel.training.parse import dump_config, parse_config
+from noisychannel.training.config import dump_config, parse_config
 from toys import toy_config
 
 V = 7

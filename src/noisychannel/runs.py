@@ -1,253 +1,239 @@
-"""A run directory: everything needed to use its models again, in files that are whole or absent. No pickle.
+"""A run directory: everything that is needed to use its models again, in files that are complete or absent.
 
-    run.json                      format and version, the groups, what became of the data's lines
-    config.yaml                   the configuration
-    input.vocabulary.json, output.vocabulary.json (and .sentencepiece)
-    direct/ channel/ lm/ …        each with config.json and model.safetensors; training.safetensors while unfinished,
-                                  stopped.safetensors if a limit ended the training, so that it can go further
-    lm/word_list.safetensors      the outputs it was trained on, where it is to know them by heart
-    metrics.jsonl                 one record a line: training losses and dev perplexities, the share of a word list
-
-A run with groups has run.json and config.yaml only, and one such directory for each group.
+``run_files`` lists the files. Each one is read once.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor, nn
+from torch import nn
 
 from noisychannel import __version__
-from noisychannel.atomic import write_bytes, write_text
+from noisychannel.arguments import section_of
+from noisychannel.atomic import write_text
 from noisychannel.data.codec import Codec
+from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError, NoisyChannelError
-from noisychannel.models import SSNT, LanguageModel, Seq2Seq
 from noisychannel.models.finite import non_finite_parameter
-from noisychannel.models.word_list import Trie, WithWordList
-from noisychannel.training.config import ROLES
+from noisychannel.models.registry import ModelDescription
+from noisychannel.models.word_list import Trie, WordList
+from noisychannel.run_files import RunFiles, directory_name
+from noisychannel.tensors import load_metadata, load_tensors, save_tensors
 
-OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard")
-LONGEST_NAME = 200
-"""Bytes of a directory's name."""
+T = TypeVar("T")
 
 FORMAT = 1
 """Raised whenever an older version could misread what a newer one wrote."""
 
-MODEL_CLASSES: dict[str, type[nn.Module]] = {"SSNT": SSNT, "LanguageModel": LanguageModel, "Seq2Seq": Seq2Seq}
 
-
-class RunDirectory:
-    """Paths and files of one run."""
+class RunDirectory(RunFiles):
+    """The content of one run. Whoever changes its files by other means calls ``forget``."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
+        self._groups: dict[str, RunDirectory] = {}
+        self._known: dict[str, Any] = {}
 
     @staticmethod
     def open(path: Path) -> RunDirectory:
-        """An existing run, of a version this one can read."""
+        """An existing run, of a version that this one can read."""
         run = RunDirectory(path)
         if not path.is_dir():
-            raise BadInputError(f"{path}: no such run directory; make one with noisychannel train")
+            raise BadInputError(f"{path}: no such run directory; create one with noisychannel train")
         run.header()
         return run
 
-    @property
-    def data_dir(self) -> Path:
-        """Where encoded corpora stay while a training goes on."""
-        return self.path / ".data"
+    def forget(self) -> None:
+        """Read the files again when they are needed next."""
+        self._known.clear()
+        self._groups.clear()
 
-    @property
-    def metrics_file(self) -> Path:
-        return self.path / "metrics.jsonl"
+    def _once(self, name: str, read: Callable[[], T]) -> T:
+        if name not in self._known:
+            self._known[name] = read()
+        known: T = self._known[name]
+        return known
 
-    @property
-    def config_file(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def weights_file(self) -> Path:
-        """Present if the run has been tuned."""
-        return self.path / "weights.json"
-
-    def model_dir(self, role: str) -> Path:
-        return self.path / role
-
-    def model_file(self, role: str) -> Path:
-        return self.model_dir(role) / "model.safetensors"
-
-    def state_file(self, role: str) -> Path:
-        """Present while the training of a model is unfinished."""
-        return self.model_dir(role) / "training.safetensors"
-
-    def stopped_file(self, role: str) -> Path:
-        """Present if a limit ended the training of a model: from here it can be trained further."""
-        return self.model_dir(role) / "stopped.safetensors"
-
-    @property
-    def word_list_file(self) -> Path:
-        """Present where the language model was trained with one."""
-        return self.model_dir("lm") / "word_list.safetensors"
-
-    def has_model(self, role: str) -> bool:
-        return self.model_file(role).exists()
-
-    def finished(self, role: str) -> bool:
-        return self.has_model(role) and not self.state_file(role).exists()
+    # Groups and vocabularies.
 
     def group(self, name: str) -> RunDirectory:
-        """The run of one group; the whole run where there are no groups."""
-        return RunDirectory(self.path / _directory_name(name) if name else self.path)
+        """The run of one group; this run if the name is empty."""
+        if not name:
+            return self
+        return self._groups.setdefault(name, RunDirectory(self.path / directory_name(name)))
 
     def groups(self) -> list[RunDirectory]:
-        """The runs of all groups; this one alone where there are none."""
+        """The runs of all groups; only this one if there are no groups."""
         return [self.group(name) for name in self.header()["groups"]]
 
-    def write_header(self, groups: list[str], data: Mapping[str, Any], group: str = "") -> None:
-        """``groups``: those inside, or one without a name; ``group``: the one that this is, where it is one."""
-        header = {"format": FORMAT, "noisychannel": __version__, "group": group, "groups": groups, "data": data}
-        write_text(self.path / "run.json", json.dumps(header, ensure_ascii=False, indent=1) + "\n")
-
     def header(self) -> dict[str, Any]:
-        file = self.path / "run.json"
+        """The content of run.json."""
+        return self._once("header", self._read_header)
+
+    def write_header(self, groups: list[str], data: Mapping[str, Any], group: str = "") -> None:
+        """``groups``: those inside, or one with an empty name; ``group``: the name of this one, if it is one."""
+        header = {"format": FORMAT, "noisychannel": __version__, "group": group, "groups": groups, "data": data}
+        write_text(self.header_file, json.dumps(header, ensure_ascii=False, indent=1) + "\n")
+        self._known.pop("header", None)
+
+    def _read_header(self) -> dict[str, Any]:
+        file = self.header_file
         if not file.exists():
-            raise BadInputError(f"{self.path}: not a run directory (no run.json); make one with noisychannel train")
+            raise BadInputError(f"{self.path}: not a run directory (no run.json); create one with noisychannel train")
         header = _read_json(file)
         _check_format(header, file)
         if not isinstance(header.get("groups"), list):
-            raise NoisyChannelError(f"{file}: damaged (no groups); restore it from a copy, or start anew (--overwrite)")
+            raise NoisyChannelError(f"{file}: damaged (no groups); restore it from a copy, or start over (--overwrite)")
         return header
 
+    @property
+    def data_config(self) -> DataConfig:
+        """The data section of config.yaml."""
+        return self._once("data", lambda: section_of(DataConfig, self.config_file, "data"))
+
+    def write_config(self, text: str) -> None:
+        write_text(self.config_file, text)
+        self._known.pop("data", None)
+
     def codecs(self) -> tuple[Codec, Codec]:
-        """The input's and the output's vocabulary."""
+        """The vocabulary of the input and that of the output."""
+        return self._once("codecs", self._read_codecs)
+
+    def write_codecs(self, input_codec: Codec, output_codec: Codec) -> None:
+        input_codec.save(self.path, "input")
+        output_codec.save(self.path, "output")
+        self._known.pop("codecs", None)
+
+    def _read_codecs(self) -> tuple[Codec, Codec]:
         groups = self.header()["groups"]
         if groups != [""]:
             shown = ", ".join(self.group(name).path.name for name in groups)
-            raise BadInputError(f"{self.path}: holds one run for each group; name one of them: {shown}")
+            raise BadInputError(f"{self.path}: has one run per group; choose one of them: {shown}")
         return Codec.load(self.path, "input"), Codec.load(self.path, "output")
 
-    def write_model_config(self, role: str, model_class: str, arguments: Mapping[str, Any]) -> None:
-        """What is needed to build a role's model again; vocabularies must have been saved."""
-        input_codec, output_codec = Codec.load(self.path, "input"), Codec.load(self.path, "output")
+    # Models.
+
+    def write_model_config(self, role: str, model: ModelDescription) -> None:
+        """Write config.json, from which the model of a role is built again; the vocabularies must have been saved."""
         record = {
             "format": FORMAT,
             "noisychannel": __version__,
-            "class": model_class,
-            "arguments": dict(arguments),
-            "vocabularies": {"input": input_codec.fingerprint, "output": output_codec.fingerprint},
+            "class": model.class_name,
+            "arguments": dict(model.arguments),
+            "vocabularies": dict(zip(("input", "output"), (x.fingerprint for x in self.codecs()), strict=True)),
         }
         self.model_dir(role).mkdir(parents=True, exist_ok=True)
         write_text(self.model_dir(role) / "config.json", json.dumps(record, indent=1) + "\n")
+        self._known.pop(f"model {role}", None)
 
     def dev_perplexity(self, role: str) -> float:
-        """Per symbol, of the model that is kept; of a language model, without its word list."""
-        _, metadata = load_tensors(self.model_file(role))
-        return math.exp(float(metadata["dev_loss"]))
+        """Of the stored model, per symbol."""
+        return math.exp(float(load_metadata(self.model_file(role))["dev_loss"]))
 
-    def write_word_list(self, words: Trie, share: float) -> None:
-        tensors = {"keys": words.keys, "counts": words.counts}
-        save_tensors(self.word_list_file, tensors, {"share": repr(share), "symbols": str(words.vocab_size)})
-
-    def load_model(self, role: str, device: torch.device | str = "cpu", word_list: bool = True) -> nn.Module:
-        """A role's trained model, ready for use; the language model with its list of words, where it has one."""
-        file = self.model_dir(role) / "config.json"
-        if not file.exists() or not self.has_model(role):
-            raise BadInputError(
-                f"{self.path}: holds no {role} model; train it with noisychannel train … --models {role}"
-            )
-        record = _read_json(file)
-        _check_format(record, file)
-        try:
-            vocabularies = record["vocabularies"]
-            model = MODEL_CLASSES[record["class"]](**record["arguments"])
-        except (KeyError, TypeError) as error:
-            raise NoisyChannelError(f"{file}: damaged ({error}); restore it from a copy, or train again") from error
-        for side, codec in zip(("input", "output"), self.codecs(), strict=True):
-            if vocabularies.get(side) != codec.fingerprint:
-                raise NoisyChannelError(
-                    f"{self.path}/{side}.vocabulary.json: is not the vocabulary that {self.model_dir(role)} "
-                    "was trained with; restore the original, or train again"
-                )
+    def load_model(self, role: str, device: torch.device | str = "cpu") -> nn.Module:
+        """The trained model of a role, ready for use. Its weights are finite numbers."""
+        description = self._model_description(role)
         tensors, _ = load_tensors(self.model_file(role))
+        try:
+            model = description.build()
+        except (KeyError, TypeError) as error:
+            raise _damaged(self.model_dir(role) / "config.json", error) from error
         try:
             model.load_state_dict(tensors)
         except RuntimeError as error:
             raise NoisyChannelError(
-                f"{self.model_file(role)}: does not fit {file}; restore both from one copy, or train again"
+                f"{self.model_file(role)}: does not fit config.json beside it; restore both from a copy, or train again"
             ) from error
         if (parameter := non_finite_parameter(model)) is not None:
             raise BadInputError(
-                f"{self.model_file(role)}: NaN or infinite weights ({parameter}); the training of {role} diverged: "
+                f"{self.model_file(role)}: has NaN or infinite weights ({parameter}); the training of {role} diverged: "
                 "train it again with a lower learning rate"
             )
-        if word_list and isinstance(model, LanguageModel) and self.word_list_file.exists():
-            model = self._with_word_list(model)
         return model.to(device).eval()
 
-    def _with_word_list(self, network: LanguageModel) -> WithWordList:
-        tensors, metadata = load_tensors(self.word_list_file)
+    def unfinished(self, roles: Iterable[str]) -> list[str]:
+        """A warning for each of these models whose training was interrupted."""
+        return [
+            f"{self.path}: the training of {role} is unfinished, "
+            f"{'this is its best model so far' if self.has_model(role) else 'it has no model yet'}; "
+            f"finish it with noisychannel train {self.path}/config.yaml"
+            for role in roles
+            if self.state_file(role).exists()
+        ]
+
+    def _model_description(self, role: str) -> ModelDescription:
+        return self._once(f"model {role}", lambda: self._read_model_description(role))
+
+    def _read_model_description(self, role: str) -> ModelDescription:
+        file = self.model_dir(role) / "config.json"
+        if not file.exists() or not self.has_model(role):
+            raise BadInputError(f"{self.path}: has no {role} model; train it with noisychannel train … --models {role}")
+        record = _read_json(file)
+        _check_format(record, file)
         try:
-            words = Trie(int(metadata["symbols"]), tensors["keys"], tensors["counts"])
-            if words.vocab_size != network.word.out_features:
-                raise ValueError(f"{words.vocab_size} symbols instead of {network.word.out_features}")
-            return WithWordList(network, words, float(metadata["share"]))
+            vocabularies, description = record["vocabularies"], ModelDescription(record["class"], record["arguments"])
+        except KeyError as error:
+            raise _damaged(file, error) from error
+        for side, codec in zip(("input", "output"), self.codecs(), strict=True):
+            if vocabularies.get(side) != codec.fingerprint:
+                raise NoisyChannelError(
+                    f"{self.path}/{side}.vocabulary.json: not the vocabulary that {self.model_dir(role)} "
+                    "was trained with; restore the original, or train again"
+                )
+        return description
+
+    # The word list of the language model.
+
+    def write_word_list(self, words: Trie) -> None:
+        save_tensors(self.word_list_file, {"keys": words.keys}, {"symbols": str(words.vocab_size)})
+
+    def load_word_list(self, device: torch.device | str = "cpu") -> WordList:
+        """The listed outputs as a term of the objective. It reads features if the language model does."""
+        if not self.word_list_file.exists():
+            raise BadInputError(f"{self.path}: has no word list; set lm.word_list: true and train the language model")
+        reads_features = bool(self._model_description("lm").arguments.get("reads_features", False))
+        tensors, metadata = load_tensors(self.word_list_file)
+        symbols = len(self.codecs()[1])
+        try:
+            words = Trie(int(metadata["symbols"]), tensors["keys"])
+            if words.vocab_size != symbols:
+                raise ValueError(f"{words.vocab_size} symbols instead of {symbols}")
         except (KeyError, ValueError) as error:
             raise NoisyChannelError(
-                f"{self.word_list_file}: not the list of this model ({error}); restore it from a copy, or train again"
+                f"{self.word_list_file}: not the word list of this run ({error}); restore it, or train again"
             ) from error
+        return WordList(words, reads_features).to(device)
 
-
-def _directory_name(group: str) -> str:
-    """A group's name as that of a directory: readable, not hidden, none of the run's own names, not too long."""
-    name = re.sub(r"[/\\%\x00-\x1f\x7f]", lambda found: f"%{ord(found[0]):02X}", group)
-    if name.startswith(".") or name in (*ROLES, *OWN_FILES):
-        name = f"%{ord(name[0]):02X}{name[1:]}"
-    if len(name.encode()) > LONGEST_NAME:
-        digest = hashlib.sha256(group.encode()).hexdigest()[:16]
-        name = name.encode()[: LONGEST_NAME - 20].decode(errors="ignore") + f"…{digest}"
-    return name
-
-
-def save_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file, whole or not at all."""
-    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_bytes(file, save(contiguous, dict(metadata)))
-
-
-def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and metadata of a safetensors file; one that was cut off is refused."""
-    try:
-        with safe_open(str(file), framework="pt") as opened:
-            return {name: opened.get_tensor(name) for name in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise NoisyChannelError(
-            f"{file}: damaged or truncated ({reason}); restore it from a copy, or remove {file.parent} and train again"
-        ) from error
+    @property
+    def word_list_had_share(self) -> bool:
+        """Whether the word list is of version 0.1, in which it was a part of the language model."""
+        return self.word_list_file.exists() and "share" in load_metadata(self.word_list_file)
 
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("not a JSON object")
     except (OSError, ValueError) as error:
-        raise NoisyChannelError(f"{file}: damaged ({error}); restore it from a copy, or train again") from error
-    if not isinstance(content, dict):
-        raise NoisyChannelError(f"{file}: damaged (no JSON object); restore it from a copy, or train again")
+        raise _damaged(file, error) from error
     return content
+
+
+def _damaged(file: Path, error: Exception) -> NoisyChannelError:
+    return NoisyChannelError(f"{file}: damaged ({error}); restore it from a copy, or train again")
 
 
 def _check_format(record: Mapping[str, Any], file: Path) -> None:
     if record.get("format") != FORMAT:
         writer = record.get("noisychannel", "of an unknown version")
         raise BadInputError(
-            f"{file}: format {record.get('format')}, written by noisychannel {writer}; this is {__version__}, "
-            f"which reads format {FORMAT}: use that version, or train again"
+            f"{file}: format {record.get('format')}, written by noisychannel {writer}; version {__version__} reads "
+            f"format {FORMAT}: use the other version, or train again"
         )

@@ -17,18 +17,18 @@ from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
 from noisychannel.ids import UNK
 from noisychannel.models import SSNT
+from noisychannel.models.registry import ROLES, Role
 from noisychannel.runs import RunDirectory
-from noisychannel.training.config import ROLES
 
 ROWS_AT_ONCE = 4096
 """Rows read before any is scored: enough to batch by length, few enough for any stream."""
 
 
-class Scorer:
-    """The models of a run, to be asked about pairs."""
+class PairScorer:
+    """Scores pairs by the models of a run."""
 
     def __init__(
-        self, run: RunDirectory, device: torch.device, roles: Sequence[str] = (), batch_size: int = 64
+        self, run: RunDirectory, device: torch.device, roles: Sequence[Role] = (), batch_size: int = 64
     ) -> None:
         self.input_codec, self.output_codec = run.codecs()
         roles = roles or [role for role in ROLES if run.has_model(role)]
@@ -62,20 +62,20 @@ class Scorer:
                     "output_symbols": [self.output_codec.names[i] for i in output_ids],
                 }
             )
+        lm: Any = self.models.get("lm")
+        ids = {
+            "tagged_inputs": tagged_inputs,
+            "outputs": outputs,
+            "tagged_outputs": tagged_outputs,
+            "all_outputs": tagged_outputs if lm is not None and lm.reads_features else outputs,
+        }
         for role in self.models:
-            match role:
-                case "lm":
-                    spoken = tagged_outputs if self.models[role].reads_features else outputs
-                    corpus = Corpus(None, Sequences.of(spoken))
-                case "channel":
-                    corpus = Corpus(Sequences.of(tagged_outputs), Sequences.of(tagged_inputs))
-                case _:
-                    corpus = Corpus(Sequences.of(tagged_inputs), Sequences.of(outputs))
+            corpus = Corpus.of(ROLES[role].trained_on, lambda name: Sequences.of(ids[name]))
             self._add_scores(role, corpus, records)
         return records
 
     @torch.no_grad()
-    def _add_scores(self, role: str, corpus: Corpus, records: list[dict[str, Any]]) -> None:
+    def _add_scores(self, role: Role, corpus: Corpus, records: list[dict[str, Any]]) -> None:
         model: Any = self.models[role]
         for rows in plan_batches(corpus, self.batch_size, batch_symbols=None, order=None):
             batch = make_batch(corpus, rows).to(self.device)

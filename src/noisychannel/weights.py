@@ -1,19 +1,72 @@
-"""weights.json: the weights a run was tuned to, for each system, with how they came about."""
+"""weights.json: the tuned weights of each system of a run, with its search, its further terms and its history."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from noisychannel import __version__
 from noisychannel.atomic import write_text
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.errors import BadInputError, NoisyChannelError, did_you_mean
 from noisychannel.runs import RunDirectory
-from noisychannel.systems import SYSTEMS
+from noisychannel.systems import FreeWeight, System, make_system
+
+FORMAT = 2
+"""Of weights.json. Version 0.1 wrote none; there a language model's word list was part of the language model."""
+
+TermKind = Literal["word_list", "lm", "density_ratio"]
+"""The list of outputs a language model was trained on; a second language model; a language model that is subtracted."""
+
+
+@dataclass(frozen=True)
+class TermSource:
+    """Where a further term of the objective comes from."""
+
+    kind: TermKind
+    run: Path
+    """The run directory whose language model, or word list, it is."""
+
+    @staticmethod
+    def parse(text: str) -> tuple[str, TermSource]:
+        """``NAME=KIND:RUN`` as a name and a source, such as ``news=lm:runs/news``."""
+        name, equals, source = text.partition("=")
+        kind, colon, run = source.partition(":")
+        if not (name and equals and colon and run):
+            raise BadInputError(f"--terms: {text!r} is not NAME=KIND:RUN, such as news=lm:runs/news")
+        kinds: tuple[TermKind, ...] = get_args(TermKind)
+        if kind not in kinds:
+            raise BadInputError(f"--terms: unknown kind {kind!r}{did_you_mean(kind, kinds)}")
+        try:
+            Weights(extra={name: 1.0})
+        except ValueError as error:
+            raise BadInputError(f"--terms: {error}") from error
+        return name, TermSource(kind, Path(run))
+
+    def weight(self, name: str) -> FreeWeight:
+        """Where the tuner may move the weight of this term."""
+        match self.kind:
+            case "word_list":
+                return FreeWeight(name, low=0.0, high=20.0, start=1.0)
+            case "lm":
+                return FreeWeight(name, low=0.0, high=5.0, start=0.5)
+            case "density_ratio":
+                return FreeWeight(name, low=-3.0, high=0.0, start=-0.25, floor=-float("inf"), ceiling=0.0)
+
+
+def own_terms(run: RunDirectory) -> dict[str, TermSource]:
+    """The further terms that a run has by itself: the word list of its language model."""
+    return {"word_list": TermSource("word_list", run.path)} if run.word_list_file.exists() else {}
+
+
+def system_of(name: str, terms: Mapping[str, TermSource]) -> System:
+    """The system of that name, of the models of a run and these further terms."""
+    return make_system(name, {term: source.weight(term) for term, source in terms.items()})
 
 
 @dataclass(frozen=True)
@@ -24,22 +77,35 @@ class TunedSystem:
     weights: Weights
     settings: SearchSettings
     record: Mapping[str, Any] = field(default_factory=dict)
-    """Metric, signature, dev score and history; empty where nothing was tuned."""
+    """Metric, signature, dev score and history; empty if nothing was tuned."""
+    terms: Mapping[str, TermSource] = field(default_factory=dict)
+    """Where its further terms come from."""
+
+    @property
+    def system(self) -> System:
+        return system_of(self.name, self.terms)
 
 
 UNTUNED = TunedSystem("direct", Weights(direct=1.0), SearchSettings())
 
 
 def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: str | None = None) -> None:
-    """Add systems to weights.json, in place of those of the same name; ``default``, if given, is what decode uses."""
+    """Add systems to weights.json, replacing those of the same name; ``default``, if given, is what decode uses."""
     record = _read(run) or {"systems": {}}
+    if record.get("format") != FORMAT and run.word_list_file.exists():
+        record["systems"] = {name: entry for name, entry in record["systems"].items() if "lm" not in name.split("+")}
     for system in systems:
+        terms = {
+            name: {"kind": source.kind, "run": os.path.relpath(source.run, run.path)}
+            for name, source in system.terms.items()
+        }
         record["systems"][system.name] = {
             "weights": system.weights.by_name(),
             "search": system.settings.record(),
+            **({"terms": terms} if terms else {}),
             **system.record,
         }
-    record["noisychannel"] = __version__
+    record |= {"format": FORMAT, "noisychannel": __version__}
     if default is not None:
         record["default"] = default
     write_text(run.weights_file, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
@@ -52,28 +118,44 @@ def read_systems(run: RunDirectory) -> dict[str, TunedSystem]:
     """
     record = _read(run) or {"systems": {}}
     try:
-        tuned = {
-            name: TunedSystem(name, Weights.of(entry["weights"]), SearchSettings(**entry["search"]), entry)
-            for name, entry in record["systems"].items()
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise NoisyChannelError(f"{run.weights_file}: damaged ({error}); tune again with noisychannel tune") from error
+        tuned = {name: _tuned(run, name, entry) for name, entry in record["systems"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(run, error) from error
+    if record.get("format") != FORMAT and run.word_list_file.exists():
+        for name in tuned:
+            if "lm" in name.split("+"):
+                raise BadInputError(
+                    f"{run.weights_file}: tuned by version 0.1, in which the word list was part of the language model; "
+                    f"it is a term of its own now, so tune again: noisychannel tune {run.path}"
+                )
     default = tuned.get(record.get("default", ""), UNTUNED)
     return {UNTUNED.name: replace(UNTUNED, settings=default.settings.for_direct())} | tuned
 
 
 def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
-    """A tuned system by name; the run's default, or where nothing was tuned the direct model, without one."""
+    """A tuned system by name; without a name the run's default, or the direct model if nothing was tuned.
+
+    The attention and sequence-to-sequence models alone need no tuning either.
+    """
     systems = read_systems(run)
     name = name or (_read(run) or {}).get("default", UNTUNED.name)
-    if name not in SYSTEMS:
-        raise BadInputError(f"unknown system {name!r}; the systems are {', '.join(SYSTEMS)}")
-    if name not in systems:
-        raise BadInputError(
-            f"{run.path}: the system {name} has not been tuned; there are {', '.join(systems)}. "
-            f"Tune it with noisychannel tune {run.path} --systems {name}"
-        )
-    return systems[name]
+    if name in systems:
+        return systems[name]
+    system = system_of(name, {**own_terms(run), **{n: s for tuned in systems.values() for n, s in tuned.terms.items()}})
+    if not system.free:
+        return TunedSystem(name, system.fixed, systems[UNTUNED.name].settings)
+    raise BadInputError(
+        f"{run.path}: the system {name} has not been tuned; there are {', '.join(systems)}. "
+        f"Tune it with noisychannel tune {run.path} --systems {name}"
+    )
+
+
+def _tuned(run: RunDirectory, name: str, entry: Mapping[str, Any]) -> TunedSystem:
+    terms = {
+        term: TermSource(source["kind"], Path(os.path.normpath(run.path / source["run"])))
+        for term, source in entry.get("terms", {}).items()
+    }
+    return TunedSystem(name, Weights.of(entry["weights"]), SearchSettings(**entry["search"]), entry, terms)
 
 
 def _read(run: RunDirectory) -> dict[str, Any] | None:
@@ -82,5 +164,9 @@ def _read(run: RunDirectory) -> dict[str, Any] | None:
     try:
         record: dict[str, Any] = json.loads(run.weights_file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise NoisyChannelError(f"{run.weights_file}: damaged ({error}); tune again with noisychannel tune") from error
+        raise _damaged(run, error) from error
     return record
+
+
+def _damaged(run: RunDirectory, error: Exception) -> NoisyChannelError:
+    return NoisyChannelError(f"{run.weights_file}: damaged ({error}); tune again: noisychannel tune {run.path}")

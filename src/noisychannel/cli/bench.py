@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from noisychannel.arguments import parse_options
 from noisychannel.atomic import write_text
-from noisychannel.cli.options import parse_options
+from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError
-from noisychannel.training.world import choose_device
 
 USAGE = """usage: noisychannel bench [--suites '[loss,train,decode]'] [--device auto] [--output FILE]
 
@@ -33,8 +33,8 @@ class BenchOptions:
 
     Args:
         suites: Which of loss, train and decode.
-        device: auto takes a GPU where there is one.
-        output: Write the tables there, too.
+        device: auto takes a GPU if there is one.
+        output: Also write the tables there.
     """
 
     suites: list[str] = field(default_factory=lambda: list(SUITES))

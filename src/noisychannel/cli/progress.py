@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
@@ -13,14 +13,15 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.progress import Progress as ProgressBar
 
-from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Started
+from noisychannel.reporting import Progress
+from noisychannel.training.events import Advanced, DevEvaluation, Event, Finished, Started
 
 
 class Display(Protocol):
@@ -50,7 +51,7 @@ class LineDisplay:
             case Started(label, step, total, parameters):
                 resumed = f", from step {step}" if step else ""
                 self.say(f"{label}: {parameters:,} parameters, at most {total:,} steps{resumed}")
-            case Evaluated():
+            case DevEvaluation():
                 self.say(describe(event))
             case Finished():
                 self.say(describe_end(event))
@@ -77,7 +78,7 @@ class BarDisplay:
             MofNCompleteColumn(),
             TextColumn("{task.fields[news]}"),
         )
-        self.progress = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+        self.progress = ProgressBar(*columns, TimeRemainingColumn(), console=Console(stderr=True))
         self.tasks: dict[str, TaskID] = {}
 
     def __call__(self, event: Event) -> None:
@@ -87,7 +88,7 @@ class BarDisplay:
             case Advanced(label, step, loss, speed):
                 shown = "" if math.isnan(loss) else f"loss {loss:.3f} ppl {math.exp(min(loss, 700)):.2f} "
                 self.progress.update(self.tasks[label], completed=step, news=f"{shown}{speed:,.0f} symbols/s")
-            case Evaluated():
+            case DevEvaluation():
                 self.say(describe(event))
             case Finished(label):
                 self.say(describe_end(event))
@@ -106,7 +107,7 @@ class BarDisplay:
         self.progress.stop()
 
 
-def describe(event: Evaluated) -> str:
+def describe(event: DevEvaluation) -> str:
     mark = "  best" if event.best else ""
     return (
         f"{event.label}: epoch {event.epoch} step {event.step}  train ppl {event.train_perplexity:.3f}  "
@@ -115,8 +116,7 @@ def describe(event: Evaluated) -> str:
 
 
 def describe_end(event: Finished) -> str:
-    fitted = event.word_list
-    with_list = "" if fitted is None else f"; with its word list {fitted.perplexity:.3f} (share {fitted.share:.2f})"
+    with_list = "" if event.listed_outputs is None else f"; word list of {event.listed_outputs:,} outputs"
     return (
         f"{event.label}: finished after {event.step} steps and {event.seconds:.0f} s; "
         f"best dev perplexity {event.dev_perplexity:.3f} at step {event.best_step}{with_list}{describe_limit(event)}"
@@ -131,11 +131,18 @@ def describe_limit(event: Finished) -> str:
     return f"; stopped at its limit after {event.step} updates while {improving}; to train it further: {event.further}"
 
 
-@contextmanager
-def counting(label: str, total: int | None = None, enabled: bool = True) -> Iterator[Callable[[int], None]]:
-    """A counter of things done, shown on a terminal and silent elsewhere; call what it gives with how many more."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not (enabled and console.is_terminal), transient=True) as progress:
-        task = progress.add_task(label, total=total)
-        yield lambda done: progress.advance(task, done)
+class TerminalReporter:
+    """Warnings on standard error, and a counter there if it is a terminal."""
+
+    def warn(self, message: str) -> None:
+        print(f"noisychannel: {message}", file=sys.stderr)
+
+    @contextmanager
+    def counting(self, label: str, total: int | None = None, enabled: bool = True) -> Iterator[Progress]:
+        """A counter of items done, shown on a terminal and silent elsewhere."""
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        console = Console(stderr=True)
+        disable = not (enabled and console.is_terminal)
+        with ProgressBar(*columns, console=console, disable=disable, transient=True) as bar:
+            task = bar.add_task(label, total=total)
+            yield lambda done: bar.advance(task, done)

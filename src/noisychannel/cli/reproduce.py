@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from noisychannel.arguments import parse_options
 from noisychannel.atomic import write_bytes, write_text
-from noisychannel.cli.options import parse_options
 from noisychannel.errors import BadInputError
 from noisychannel.experiments import sigmorphon, wiktionary
 from noisychannel.experiments.inflection import ExperimentPart, Inflection, Scale, Setup

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from noisychannel.arguments import check_at_least, parse_options
 from noisychannel.cli.json_lines import json_line
-from noisychannel.cli.options import check_at_least, parse_options
-from noisychannel.cli.warn import warn, warn_unfinished
-from noisychannel.data.rows import Columns, Row, read_pairs
+from noisychannel.cli.progress import TerminalReporter
+from noisychannel.data.rows import Columns, read_pairs
+from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError
+from noisychannel.models.registry import Role
 from noisychannel.runs import RunDirectory
-from noisychannel.scoring import Scorer
-from noisychannel.training.config import Role
-from noisychannel.training.parse import parse_config
-from noisychannel.training.world import choose_device
+from noisychannel.scoring import PairScorer
 
 USAGE = """usage: noisychannel score RUN [FILE] [--models lm] [--columns input,output] [--device cpu]
 
@@ -25,24 +23,24 @@ of the output given the input; channel: of the input given the output; lm: of th
 alignments. direct and channel sum over all alignments; direct_viterbi and channel_viterbi are the log-probabilities
 with the best alignment alone, which is what decode calls direct unless it searches with --search marginal. A number
 that is not finite is null. alignment[j] is the input position at which the direct model emits output symbol j;
-channel_alignment[i] is the output position at which the channel emits input symbol i (where there are features,
-they stand before the output and are counted).
+channel_alignment[i] is the output position at which the channel emits input symbol i (features, if
+any, come before the output and are counted).
 
 example:
   printf 'Haus\\tHäusern\\n' | noisychannel score runs/demo
 """
 
 
-@dataclass(kw_only=True)
-class ScoreOptions:
+@dataclass(frozen=True, kw_only=True)
+class ScoreCommand:
     """Options of score.
 
     Args:
         run: The run directory.
-        file: Tab-separated pairs, compressed or not; standard input where not given.
-        models: Which models to ask; all of the run where not given.
-        columns: What the columns are; those of the run's training data where not given.
-        device: auto takes a GPU where there is one.
+        file: Tab-separated pairs, compressed or not; standard input if not given.
+        models: Which models to ask; all of the run if not given.
+        columns: What the columns are; those of the run's training data if not given.
+        device: auto takes a GPU if there is one.
         batch_size: Pairs scored together.
     """
 
@@ -55,22 +53,19 @@ class ScoreOptions:
 
 
 def run(words: list[str]) -> int:
-    options = parse_options(ScoreOptions, words, ("run", "file"), USAGE)
+    options = parse_options(ScoreCommand, words, ("run", "file"), USAGE)
     if not options.run:
         raise BadInputError("score needs a run directory: noisychannel score runs/demo pairs.tsv")
     check_at_least(1, options, "batch_size")
-    directory = RunDirectory.open(Path(options.run))
-    scorer = Scorer(directory, choose_device(options.device), options.models, options.batch_size)
-    warn_unfinished(directory, scorer.models)
-    for record in scorer.score(_read_rows(directory, options)):
-        print(json_line(record))
-    if scorer.unknown:
-        warn(f"{scorer.unknown} symbols were unknown to the vocabularies and scored as <unk>")
-    return 0
-
-
-def _read_rows(directory: RunDirectory, options: ScoreOptions) -> Iterator[Row]:
-    data = parse_config(directory.config_file).data
+    reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
+    scorer = PairScorer(directory, choose_device(options.device), options.models, options.batch_size)
+    for warning in directory.unfinished(scorer.models):
+        reporter.warn(warning)
+    data = directory.data_config
     columns = Columns.parse(options.columns or data.columns, "--columns", ("input", "output"))
     source = "/dev/stdin" if options.file == "-" else options.file
-    return read_pairs([source], columns, data.feature_separator)
+    for record in scorer.score(read_pairs([source], columns, data.feature_separator)):
+        print(json_line(record))
+    if scorer.unknown:
+        reporter.warn(f"{scorer.unknown} symbols were unknown to the vocabularies and scored as <unk>")
+    return 0

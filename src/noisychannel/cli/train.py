@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from noisychannel.cli.options import key_help
+from noisychannel.arguments import asks_for_help, describe_keys
 from noisychannel.cli.progress import make_display
 from noisychannel.errors import BadInputError
-from noisychannel.training.parse import make_parser, parse_config
+from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.run import train_run
 
 USAGE = """usage: noisychannel train CONFIG [--overwrite] [--KEY VALUE …]
 
-Train the models a configuration file names into one run directory. Any key of the file can be
-overridden on the command line. Repeating the command resumes what was interrupted; finished
-models are left alone, unless their limit (max_updates, max_epochs) ended them and is larger now.
---overwrite starts over.
+Train the models of a configuration file into one run directory. Options override keys of the file.
+Repeating the command resumes an interrupted training. Finished models stay as they are, unless they
+stopped at a limit (max_updates, max_epochs) that is now larger. --overwrite starts over.
 
 example:
   noisychannel train configs/inflection.yaml --run_dir runs/nouns --direct.hidden_size 256
@@ -27,14 +26,13 @@ On several GPUs or machines:
 
 PERPLEXITY_NOTE = (
     "Perplexity is per output symbol, EOS included. An SSNT's probabilities sum to less than one over all outputs,\n"
-    "so the perplexities of direct and channel are not comparable with those of a sequence-to-sequence model."
+    "so perplexities of direct and channel are not comparable with those of a sequence-to-sequence model."
 )
 
 
 def run(words: list[str]) -> int:
-    if "-h" in words or "--help" in words:
-        print(USAGE)
-        print("keys:\n" + key_help(make_parser()))
+    if asks_for_help(words):
+        print(f"{USAGE}\nkeys:\n{describe_keys(RunConfig)}")
         return 0
     overwrite = "--overwrite" in words
     words = [word for word in words if word != "--overwrite"]

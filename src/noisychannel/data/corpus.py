@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -13,9 +13,14 @@ import numpy.typing as npt
 
 from noisychannel.atomic import cannot_write
 from noisychannel.errors import NoisyChannelError
+from noisychannel.models.registry import CorpusKind
 
 IdArray = npt.NDArray[np.int32]
 LengthArray = npt.NDArray[np.int64]
+
+SequenceName = Literal["tagged_inputs", "outputs", "tagged_outputs", "all_outputs"]
+"""What is stored of each pair. ``tagged``: with the features before it. ``all_outputs``: what the language model reads;
+in the training data that includes the unpaired outputs, and features if all of them have some."""
 
 WRITTEN_AT_ONCE = 1 << 16
 """Ids gathered in memory before they are written."""
@@ -96,6 +101,17 @@ class Corpus(NamedTuple):
 
     inputs: Sequences | None
     outputs: Sequences
+
+    @staticmethod
+    def of(kind: CorpusKind, get: Callable[[SequenceName], Sequences]) -> Corpus:
+        """The corpus of one kind from the sequences that ``get`` returns by name."""
+        match kind:
+            case "pairs":
+                return Corpus(get("tagged_inputs"), get("outputs"))
+            case "swapped pairs":
+                return Corpus(get("tagged_outputs"), get("tagged_inputs"))
+            case "outputs":
+                return Corpus(None, get("all_outputs"))
 
     @property
     def size(self) -> int:

@@ -7,6 +7,7 @@ import glob
 import gzip
 import io
 import lzma
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -79,6 +80,22 @@ def read_stream(stream: IO[bytes], name: Path) -> Iterator[Line | BadLine]:
         raise BadInputError(
             f"{name}: damaged or cut off after line {number} ({error}); fetch or compress it again"
         ) from error
+
+
+def read_inputs(files: Sequence[str]) -> Iterator[Line | BadLine]:
+    """The lines of the files, or of standard input if there are none."""
+    if not files:
+        yield from read_stream(sys.stdin.buffer, Path("standard input"))
+    for file in find_files(files):
+        with open_file(file) as stream:
+            yield from read_stream(stream, file)
+
+
+def count_inputs(files: Sequence[str]) -> int | None:
+    """How many lines ``read_inputs`` gives; None if they cannot be read twice."""
+    if not files or not all(file.is_file() for file in find_files(files)):
+        return None
+    return sum(1 for _ in read_inputs(files))
 
 
 def open_file(file: Path) -> IO[bytes]:

@@ -14,21 +14,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from noisychannel.atomic import cannot_write
 from noisychannel.data.codec import Codec
-from noisychannel.data.corpus import Corpus, Sequences, SequenceWriter
+from noisychannel.data.corpus import Corpus, SequenceName, Sequences, SequenceWriter
 from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel, read_unpaired
 from noisychannel.errors import BadInputError
 from noisychannel.ids import UNK
+from noisychannel.models.registry import CorpusKind
 from noisychannel.text import TextConfig, make_splitter, normalise
 
 Split = Literal["train", "dev", "unpaired"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "unpaired")
 PAIRED: tuple[Split, ...] = ("train", "dev")
-SEQUENCES = ("tagged_inputs", "outputs", "tagged_outputs", "all_outputs")
-"""What is stored of train and dev; ``all_outputs``, the language model's, of train holds the unpaired outputs too."""
+SEQUENCES: tuple[SequenceName, ...] = get_args(SequenceName)
 
 
 @dataclass(kw_only=True)
@@ -100,19 +100,9 @@ class Prepared:
     counts: dict[Split, Counts]
 
 
-def open_corpus(directory: Path, role: str, split: Literal["train", "dev"]) -> Corpus:
-    """What the model of a role reads and writes; the channel's corpus is the pairs swapped."""
-
-    def opened(name: str) -> Sequences:
-        return Sequences.open(directory / f"{split}.{name}")
-
-    match role:
-        case "lm":
-            return Corpus(None, opened("all_outputs"))
-        case "channel":
-            return Corpus(opened("tagged_outputs"), opened("tagged_inputs"))
-        case _:
-            return Corpus(opened("tagged_inputs"), opened("outputs"))
+def open_corpus(directory: Path, kind: CorpusKind, split: Literal["train", "dev"]) -> Corpus:
+    """The prepared corpus of one kind (``models.registry`` says which kind each role is trained on)."""
+    return Corpus.of(kind, lambda name: Sequences.open(directory / f"{split}.{name}"))
 
 
 class DataSource:
@@ -250,7 +240,7 @@ def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
             if encoded is None:
                 counts.dropped += 1
                 continue
-            names = ("all_outputs",) if split == "unpaired" else SEQUENCES
+            names: tuple[SequenceName, ...] = ("all_outputs",) if split == "unpaired" else SEQUENCES
             for name in names:
                 writers[row.group, f"{'dev' if split == 'dev' else 'train'}.{name}"].append(encoded[name])
 
@@ -266,7 +256,9 @@ def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
                 )
 
 
-def _encode_row(row: Row, prepared: Prepared, source: DataSource, counts: Counts) -> dict[str, list[int]] | None:
+def _encode_row(
+    row: Row, prepared: Prepared, source: DataSource, counts: Counts
+) -> dict[SequenceName, list[int]] | None:
     """The ids of a row under each name of SEQUENCES; None where it is to be dropped."""
     sides: dict[str, list[str]] = {}
     truncated = False

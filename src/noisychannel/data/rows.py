@@ -33,7 +33,7 @@ PRESETS = {
     "sigmorphon2022": "input,output,features",
     "sigmorphon2023": "input,features,output",
 }
-ROLES = ("input", "output", "features", "group", "-")
+COLUMN_KINDS = ("input", "output", "features", "group", "-")
 RESERVED = ("input", "output", "features", "group", "line")
 """What ``evaluate --resample_by`` knows without a column of that name."""
 HUB = "hf:"
@@ -70,9 +70,9 @@ class Columns(NamedTuple):
         for role in roles:
             if role[1:] in RESERVED and role[0] == "-":
                 raise BadInputError(f"{key}: {role!r}: this name has a meaning of its own; choose another")
-            if role not in ROLES and not role.startswith("-"):
+            if role not in COLUMN_KINDS and not role.startswith("-"):
                 raise BadInputError(
-                    f"{key}: unknown column {role!r}; use a list of {', '.join(ROLES)}, -NAME, "
+                    f"{key}: unknown column {role!r}; use a list of {', '.join(COLUMN_KINDS)}, -NAME, "
                     f"or one of {', '.join(PRESETS)}"
                 )
         for role in {*named, *needed}:

@@ -16,7 +16,7 @@ included), V symbols, N = B·K hypotheses stepped together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import torch
@@ -102,6 +102,7 @@ def beam_search(
     settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
     n_best: int = 1,
     length_weight: float = 0.0,
+    barred: Collection[int] = (),
 ) -> list[list[Hypothesis]]:
     """The ``n_best`` outputs found for each input (ids that end in EOS), best first; fewer if fewer ended.
 
@@ -112,6 +113,7 @@ def beam_search(
             ends within the longest length, the best partial one is returned with ``complete=False``.
         n_best: How many outputs of each input.
         length_weight: w in log p(y | x) + w·|y|.
+        barred: Symbols that are never proposed, beside PAD, BOS and UNK (such as features).
     """
     if n_best < 1:
         raise ValueError(f"n_best must be at least 1, but is {n_best}")
@@ -120,6 +122,8 @@ def beam_search(
         return []
     device = next(model.parameters()).device
     limit_B = torch.tensor([settings.longest_output(len(ids)) for ids in inputs], device=device)
+    never = {PAD, BOS, *barred} | (set() if settings.allow_unk else {UNK})
+    barred_C = torch.tensor(sorted(never), device=device)
     sentence_B = torch.arange(len(inputs), device=device)
     found: list[list[Hypothesis]] = [[] for _ in inputs]
 
@@ -130,7 +134,7 @@ def beam_search(
     while len(sentence_B):
         next_NV, state = model.step(live.tokens[:, :, -1].flatten(), state)
         B, K = live.log_prob.shape
-        next_BKV = _allowed(next_NV, settings.allow_unk).view(B, K, -1)
+        next_BKV = next_NV.index_fill(1, barred_C, -torch.inf).view(B, K, -1)
         live, parent_BK, answers = extend(live, answers, next_BKV, settings.k2, length_weight)
         length += 1
 
@@ -176,11 +180,6 @@ def _start(B: int, n_best: int, device: torch.device) -> tuple[Beam, Beam]:
         return Beam(tokens, torch.full((B, places), log_prob, device=device), torch.zeros_like(tokens[:, :, 0]))
 
     return beam(1, 0.0), beam(n_best, -torch.inf)
-
-
-def _allowed(log_prob_NV: Tensor, allow_unk: bool) -> Tensor:
-    forbidden = [PAD, BOS] if allow_unk else [PAD, BOS, UNK]
-    return log_prob_NV.index_fill(1, torch.tensor(forbidden, device=log_prob_NV.device), -torch.inf)
 
 
 def _hypotheses(live: Beam, answers: Beam, length_weight: float) -> list[list[Hypothesis]]:

@@ -48,6 +48,18 @@ class Weights:
         first = {name: value for name, value in by_name.items() if name in TERMS}
         return Weights(**first, extra={name: value for name, value in by_name.items() if name not in TERMS})
 
+    @staticmethod
+    def parse(text: str) -> Weights:
+        """``1,0.5,0.3,0.2`` (direct, channel, lm, length), or by name: ``direct=1,lm=0.5,word_list=3``."""
+        items = [item.strip() for item in text.split(",")]
+        if all("=" in item for item in items):
+            return Weights.of(
+                {"direct": 0.0, **{name: float(value) for name, value in (x.split("=", 1) for x in items)}}
+            )
+        if len(items) == len(TERMS):
+            return Weights.of(dict(zip(TERMS, map(float, items), strict=True)))
+        raise ValueError(f"give four numbers ({','.join(TERMS)}) or names, such as direct=1,lm=0.5, not {text!r}")
+
     def by_name(self) -> dict[str, float]:
         """All weights, the four of the paper first."""
         return {name: getattr(self, name) for name in TERMS} | dict(self.extra)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypedDict, get_args
 
 Alignments = Literal["viterbi", "marginal"]
@@ -79,5 +80,11 @@ class SearchSettings:
         return replace(self, channel_alignment="marginal", lm_proposals=0)
 
     def record(self) -> dict[str, Any]:
-        """For weights.json and results. Settings that do not change the outputs of a search are left out."""
-        return {name: value for name, value in asdict(self).items() if name not in ("allow_unk", "memory")}
+        """For weights.json and results: everything that can change the outputs of a search."""
+        return {name: value for name, value in asdict(self).items() if name != "memory"}
+
+    @staticmethod
+    def among(options: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of some options that are settings of a search."""
+        names = {field.name for field in fields(SearchSettings)}
+        return {name: value for name, value in options.items() if name in names}

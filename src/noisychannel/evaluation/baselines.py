@@ -1,4 +1,4 @@
-"""The simplest baselines, made from training pairs: what a model has to beat before its score means anything.
+"""The simplest baselines, made from training pairs.
 
 ``identity`` puts out its input, ``memorised`` the most frequent training output of a known input with the same tags,
 and ``rules`` inflects: the longest known ending of a lemma says what becomes of it. The rules are our own version of

@@ -1,6 +1,6 @@
-"""Metrics as functions of sums: a sentence gives a row of statistics, a corpus is scored from the sum of its rows.
+"""Metrics as functions of sums: a sentence gives a row of statistics, and a corpus is scored from the sum of its rows.
 
-Therefore a corpus score, a bootstrap and a search over weights are all sums over rows, and a sentence is compared with
+A corpus score, a bootstrap and a search over weights are therefore sums over rows, and each sentence is compared with
 its references once. Shapes: N sentences, S statistics; ``totals`` and ``sentences`` may have leading dimensions.
 """
 
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Protocol, TypeAlias
@@ -19,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisychannel import __version__
-from noisychannel.errors import BadInputError, missing_extra
+from noisychannel.errors import BadInputError, did_you_mean, missing_extra
 from noisychannel.text import TextConfig
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -54,7 +53,7 @@ def make_metric(name: str, tokenize: str | None = None, text: TextConfig | None 
     ``text`` is how outputs and references were normalised before they get here, which the signature has to say.
     """
     if name not in METRICS:
-        raise BadInputError(f"unknown metric {name!r}; did you mean {_nearest(name, METRICS)}?")
+        raise BadInputError(f"unknown metric {name!r}{did_you_mean(name, METRICS)}")
     if tokenize is not None and name != "bleu":
         raise BadInputError(f"tokenize: {tokenize!r} is an option of bleu; {name} has none")
     text = text or TextConfig()
@@ -122,8 +121,8 @@ class Bleu:
         self._text = text
         sacrebleu = _library("sacrebleu", "sacrebleu", self.name)
         if tokenize not in sacrebleu.BLEU.TOKENIZERS:
-            near = _nearest(tokenize, sacrebleu.BLEU.TOKENIZERS)
-            raise BadInputError(f"bleu: unknown tokenizer {tokenize!r}; did you mean {near}?")
+            suggestion = did_you_mean(tokenize, sacrebleu.BLEU.TOKENIZERS)
+            raise BadInputError(f"bleu: unknown tokenizer {tokenize!r}{suggestion}")
         try:
             self._bleu = sacrebleu.BLEU(tokenize=tokenize)
         except (ImportError, RuntimeError, OSError) as error:
@@ -274,8 +273,3 @@ def _library(module: str, package: str, metric: str) -> Any:
         return import_module(module)
     except ImportError:
         raise missing_extra(package, "metrics", f"the metric {metric}") from None
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    spelling = {known.lower(): known for known in names}
-    return spelling[get_close_matches(name.lower(), spelling, n=1, cutoff=0.0)[0]]

@@ -1,7 +1,7 @@
-"""How far a score can be trusted: confidence intervals and paired tests by the bootstrap over sentences.
+"""Confidence intervals and paired tests of corpus scores, by the bootstrap over sentences.
 
-A resample is a multinomial count for each sentence, so that all resampled totals are one product of matrices. Rows that
-are not independent (all types of one lemma) are resampled together, as groups: the unit drawn is then the group.
+A resample is a multinomial count for each sentence, so all resampled totals are one matrix product. Rows that are not
+independent (all forms of one lemma) are drawn together, as a group.
 
 Shapes: N sentences, U units drawn (sentences or groups), R resamples, K systems, S statistics.
 """

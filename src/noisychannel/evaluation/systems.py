@@ -1,7 +1,7 @@
 """Which systems of a run are evaluated, with which search, and with what each is compared.
 
-A baseline has to search as hard as the system that it is compared with. So the direct model is decoded with the search
-of the others; if these were tuned with different searches, once with each.
+A fair comparison uses the same search. The direct model is therefore decoded with the search of the system that it is
+compared with; if the systems were tuned with different searches, once with each.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ComparedSystem:
     """The label of a direct model; None for a direct model itself."""
 
     @property
-    def name(self) -> str:
-        return self.tuned[0].name
+    def proposer(self) -> str:
+        return self.tuned[0].system.proposer
 
 
 def compared_systems(
@@ -54,7 +54,7 @@ def compared_systems(
 
 
 def _widened(system: TunedSystem, k1: int | None, k2: int | None) -> TunedSystem:
-    """With another width of its search; if one of the two is not given it follows the other, if it must."""
+    """The system with another width of its search; a width that is not given follows the other if it must."""
     search = system.settings
     if k1 is None:
         k1 = search.k1 if k2 is None else max(search.k1, k2)
@@ -62,7 +62,7 @@ def _widened(system: TunedSystem, k1: int | None, k2: int | None) -> TunedSystem
 
 
 def _labels(distinct: Sequence[Searches]) -> Mapping[Searches, str]:
-    """What the direct model is called under each search: if there are several, with what tells them apart."""
+    """The name of the direct model for each search; if there are several, with the settings that differ."""
     if len(distinct) == 1:
         return {distinct[0]: DIRECT}
     shown = [{name: _shown(searches, name) for name in asdict(searches[0])} for searches in distinct]

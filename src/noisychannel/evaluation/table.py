@@ -1,4 +1,4 @@
-"""What an evaluation found: a table for reading, and a record from which every score can be computed again."""
+"""The result of an evaluation: a table for reading, and a record from which every score can be computed again."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from noisychannel.evaluation.metrics import Metric
 from noisychannel.provenance import provenance
 
 FEW_UNITS = 10
-"""Below this a bootstrap knows next to nothing about chance."""
+"""With fewer units a bootstrap says next to nothing about chance."""
 
 
-class Measured(NamedTuple):
+class MetricValue(NamedTuple):
     """One metric of one system."""
 
     score: float
@@ -27,12 +27,12 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How intervals and p-values came about."""
+    """How intervals and p-values were computed."""
 
     samples: int
     seed: int
     resampled_by: str
-    """What items of one unit, which are drawn together, have in common."""
+    """What the items of one unit, which are drawn together, have in common."""
     units: int
 
 
@@ -45,24 +45,24 @@ class SystemResult:
     """Made from the training pairs alone, without a model."""
     weights: dict[str, Any] | None = None
     search: dict[str, Any] | None = None
-    """Of both, if groups differ, those of each; None for baselines."""
+    """By group, if groups differ; None for baselines."""
     compared_with: str | None
     """The direct model of the p-values; None for a direct model itself."""
-    measured: dict[str, Measured]
+    measured: dict[str, MetricValue]
     length_ratio: float
     sentences_per_second: float | None = None
     average_lagging: float | None = None
     """In input symbols; None for a bidirectional direct model, which reads everything first."""
     search_errors: float | None = None
-    """In per cent of the inputs; None if nobody asked."""
+    """In per cent of the inputs; None if they were not counted."""
     outputs: list[str]
-    """The best of each input."""
+    """The best output of each input."""
     complete: list[bool]
-    """Whether each of them has an end."""
+    """Whether each output reached its end."""
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluationTable:
     """All systems on one test set."""
 
     run: str
@@ -129,7 +129,7 @@ class Evaluated:
             against = "the direct model with the same search"
             if with_baselines := [result.compared_with for result in self.results if result.baseline]:
                 against += f" (baselines: {with_baselines[0]})"
-        too_few = ", too few for intervals and p-values to mean much" if drawn.units < FEW_UNITS else ""
+        too_few = ", too few for reliable intervals and p-values" if drawn.units < FEW_UNITS else ""
         return (
             f"{self.held_out.name}, {len(self.held_out.inputs)} items, noisychannel {__version__}. {signatures}. "
             f"In brackets: 95 % bootstrap intervals; p: paired bootstrap against {against} ({drawn.samples} samples, "

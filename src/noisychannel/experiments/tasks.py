@@ -81,7 +81,9 @@ class Task:
         ((role, path),) = self.models
         input_codec, output_codec = RunDirectory(path).codecs()
         inputs = [input_codec.encode(text, tags) for text, tags in self._tagged()]
-        found = beam_search(_load(path, role, device), inputs, SearchSettings(k1=self.search.k1, k2=self.search.k2), self.n_best)
+        found = beam_search(
+            _load(path, role, device), inputs, SearchSettings(k1=self.search.k1, k2=self.search.k2), self.n_best
+        )
         return [[Output(output_codec.decode(h.tokens), h) for h in best] for best in found]
 
     def _tagged(self) -> list[tuple[str, tuple[str, ...]]]:

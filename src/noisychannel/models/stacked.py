@@ -1,12 +1,14 @@
-"""Many small models of one shape as one, so that a GPU has enough to do.
+"""Many small models of one shape as one model, so that a GPU has enough to do.
 
-``stack`` turns N models into one whose batch is those of the N models, one after the other: rows n·B .. (n+1)·B are
-read with the weights of model n. Every layer with weights is exchanged for one that holds N of them and computes all
-products as one batched product; everything between the layers works on rows, and does not notice.
+``stack`` turns N models into one. Its batch is the N batches, one after the other: rows n·B .. (n+1)·B are read with
+the weights of model n. Each layer with weights is replaced by a layer that holds N of them and computes one batched
+product. Everything between the layers works on rows and stays as it is.
 
-Vocabularies may differ in size. Smaller ones are filled up with symbols whose logit is -inf, which have probability
-zero and gradient zero: they stay as they are. Dropout is drawn for each model from a seed of its own (``masks``), so
-what a model learns does not depend on the others.
+Vocabularies may differ in size. Smaller ones are padded with symbols whose logit is -inf: their probability and their
+gradient are zero, so they never change. Dropout is drawn for each model from its own seed (``masks``), so a model does
+not depend on the others.
+
+``stack`` knows the layers in ``_STACKED`` only; ``unsupported`` tells whether a model has others.
 
 Shapes: N models, B batch of each, T positions, R rows of one model (B, or B·T), H hidden size.
 """
@@ -31,11 +33,12 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def stack(models: Sequence[M], masks: Masks) -> M:
-    """One model for N models of the same shape, vocabularies aside. Their weights are copied."""
+    """One model for N models of the same shape; only vocabulary sizes may differ. Their weights are copied."""
     first = models[0]
     if type(first) in _STACKED:
         return _STACKED[type(first)](models, masks)
-    assert not first._parameters, f"{type(first)} has weights of its own"
+    if (reason := _unsupported_layer(first)) is not None:
+        raise ValueError(f"cannot stack: {reason}")
     stacked = copy.copy(first)
     stacked._modules = {
         name: None if child is None else stack([model._modules[name] for model in models], masks)  # type: ignore[type-var]
@@ -44,8 +47,29 @@ def stack(models: Sequence[M], masks: Masks) -> M:
     return stacked
 
 
+def unsupported(model: nn.Module) -> str | None:
+    """Why a model cannot be stacked, in a few words; None if it can."""
+    if len(list(model.parameters())) < len(list(model.named_parameters(remove_duplicate=False))):
+        return f"layers of {type(model).__name__} share a parameter"
+    return next((reason for layer in model.modules() if (reason := _unsupported_layer(layer)) is not None), None)
+
+
+def _unsupported_layer(layer: nn.Module) -> str | None:
+    """Why this layer, its children aside, cannot be stacked; None if it can."""
+    name = type(layer).__name__
+    if type(layer) is nn.LSTM:
+        usual = (layer.batch_first, layer.bias, layer.bidirectional, layer.proj_size) == (True, True, False, 0)
+        return None if usual else f"this kind of {name} is not supported"
+    if type(layer) in _STACKED:
+        return None
+    # A dropout that is not ours would draw from one generator for all models.
+    if layer._parameters or layer._buffers or isinstance(layer, nn.modules.dropout._DropoutNd):
+        return f"the layer {name} is not supported"
+    return None
+
+
 def share_weights(stacked: nn.Module, models: Sequence[nn.Module]) -> None:
-    """Make the models' parameters, and their gradients, views into those of the stack, where they then change."""
+    """Make the parameters of the models, and their gradients, views of those of the stack."""
     for name, whole in stacked.named_parameters():
         if whole.grad is None:
             whole.grad = torch.zeros_like(whole)
@@ -125,7 +149,8 @@ class StackedLSTM(nn.Module):
     def __init__(self, models: Sequence[nn.LSTM], masks: Masks) -> None:
         super().__init__()
         first, self.masks = models[0], masks
-        assert (first.batch_first, first.bias, first.bidirectional, first.proj_size) == (True, True, False, 0)
+        if (reason := _unsupported_layer(first)) is not None:
+            raise ValueError(f"cannot stack: {reason}")
         self.num_layers, self.hidden_size, self.dropout = first.num_layers, first.hidden_size, first.dropout
         for name, _ in first.named_parameters():
             self.register_parameter(name, _stacked_parameter([model.get_parameter(name) for model in models]))
@@ -138,7 +163,7 @@ class StackedLSTM(nn.Module):
                 self.get_parameter(f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
             )
             N, (_, T, X), H = len(weight_ih), x.shape, self.hidden_size
-            # Time before batch: the rows of one step lie together.
+            # Time before batch, so that the rows of one step are contiguous.
             x_NRX = x.reshape(N, -1, T, X).transpose(1, 2).reshape(N, -1, X)
             gates = torch.baddbmm((bias_ih + bias_hh)[:, None], x_NRX, weight_ih.mT).view(N, T, -1, 4 * H)
             zeros = gates.new_zeros(N, gates.shape[2], H)
@@ -154,14 +179,14 @@ class StackedLSTM(nn.Module):
 
 
 class _Recurrence(torch.autograd.Function):
-    """s_t, c_t = cell(gates_t + W s_{t-1}, c_{t-1}), all of them; the gradient keeps the gates and the states."""
+    """s_t, c_t = cell(gates_t + W s_{t-1}, c_{t-1}) for all t; the gates and the states are saved for the gradient."""
 
     @staticmethod
     def forward(ctx: Any, sums: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         N, T, B, _ = sums.shape
         H = weight.shape[2]
         gates = sums.clone()
-        # One place before the first, for what it starts from.
+        # Index 0 holds the initial state.
         states, cells = (torch.cat([x[:, None], x.new_empty(N, T, B, H)], dim=1) for x in (hidden, cell))
         with torch.autocast(sums.device.type, enabled=False):
             for t in range(T):

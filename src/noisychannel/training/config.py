@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, NamedTuple
 
+from noisychannel.arguments import read_config
 from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError
-
-Role = Literal["direct", "channel", "lm", "seq2seq", "attention"]
-ROLES: tuple[Role, ...] = ("direct", "channel", "lm", "seq2seq", "attention")
-
+from noisychannel.models.registry import ROLES, Role
 
 DEFAULT_UPDATES = 20_000
 
@@ -147,13 +147,6 @@ class RunConfig:
             raise BadInputError(f"models: names no model; choose from {', '.join(ROLES)}")
         if len(set(self.models)) != len(self.models):
             raise BadInputError(f"models: names a model twice: {', '.join(self.models)}")
-        if self.channel.bidirectional:
-            raise BadInputError(
-                "channel.bidirectional: the channel reads the output while it is being built from left to right, "
-                "so its encoder must be unidirectional; set it to false"
-            )
-        if self.lm.bidirectional:
-            raise BadInputError("lm.bidirectional: a language model reads from left to right; set it to false")
         _at_least(1, self, "jobs")
         _at_least(0, self, "seed")
         for role in ROLES:
@@ -161,8 +154,9 @@ class RunConfig:
             for key in ("hidden_size", "num_layers", "embedding_size", "batch_size", "max_updates", "max_epochs"):
                 _at_least(1, model, key, role)
             _check_rate(model, role)
-            if model.word_list and role != "lm":
-                raise BadInputError(f"{role}.word_list: is for the language model (lm); set it to false")
+            for key, reason in ROLES[role].refuses.items():
+                if getattr(model, key):
+                    raise BadInputError(f"{role}.{key}: {reason}; set it to false")
             if not 0 <= model.dropout < 1:
                 raise BadInputError(f"{role}.dropout: must be at least 0 and below 1, but is {model.dropout}")
         whole = ("batch_size", "batch_symbols", "accumulate", "max_updates", "max_epochs", "evaluate_every", "patience")
@@ -179,6 +173,13 @@ class RunConfig:
                 _at_least(1, side, key, name)
             if side.sentencepiece is not None and side.units != "subwords":
                 raise BadInputError(f"{name}.sentencepiece: is for units: subwords, but units is {side.units}")
+
+
+def parse_config(file: Path, words: Sequence[str] = ()) -> RunConfig:
+    """Read a configuration file; options such as ``--direct.hidden_size 256`` override its keys."""
+    config = read_config(RunConfig, file, words)
+    config.check()
+    return config
 
 
 def _at_least(least: int, config: object, key: str, section: str = "") -> None:

@@ -1,4 +1,4 @@
-"""What a training says about its progress; a terminal, a log, or a parent process listens."""
+"""What a training reports about its progress. A terminal, a log or a parent process listens."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import NamedTuple
 
 
 class Started(NamedTuple):
+    """The training of a model begins, or resumes."""
+
     label: str
     step: int
-    """Not 0 when resumed."""
+    """0 unless the training resumes."""
     total_steps: int
     parameters: int
 
 
 class Advanced(NamedTuple):
+    """Some updates later."""
+
     label: str
     step: int
     loss: float
@@ -22,7 +26,9 @@ class Advanced(NamedTuple):
     symbols_per_second: float
 
 
-class Evaluated(NamedTuple):
+class DevEvaluation(NamedTuple):
+    """The perplexity on the dev data after some updates."""
+
     label: str
     epoch: int
     step: int
@@ -32,29 +38,23 @@ class Evaluated(NamedTuple):
     best: bool
 
 
-class Fitted(NamedTuple):
-    """How much a language model's word list counts, and what it brings."""
-
-    share: float
-    perplexity: float
-    """Per symbol of the dev data, of network and list together."""
-
-
 class Finished(NamedTuple):
+    """The training of a model has ended."""
+
     label: str
     step: int
     best_step: int
     dev_perplexity: float
     seconds: float
     further: str = ""
-    """If max_updates or max_epochs ended it, so that more may still make it better: the command to train it further."""
-    word_list: Fitted | None = None
-    """Of a language model that has one."""
+    """The command that continues the training, if max_updates or max_epochs ended it and more updates may help."""
+    listed_outputs: int | None = None
+    """The number of different outputs on the word list of a language model that has one."""
 
     @property
     def at_limit(self) -> bool:
         return bool(self.further)
 
 
-Event = Started | Advanced | Evaluated | Finished
+Event = Started | Advanced | DevEvaluation | Finished
 Listener = Callable[[Event], None]

@@ -19,13 +19,14 @@ from torch import Tensor
 from noisychannel.data.batches import Rows, plan_batches
 from noisychannel.data.prepare import DataSource, open_corpus
 from noisychannel.errors import NoisyChannelError
-from noisychannel.runs import MODEL_CLASSES, RunDirectory, save_tensors
-from noisychannel.training.config import Role, RunConfig
-from noisychannel.training.events import Advanced, Evaluated, Event, Finished, Fitted, Listener, Started
-from noisychannel.training.log import WITH_WORD_LIST, MetricsLog
-from noisychannel.training.roles import describe_model
+from noisychannel.models.registry import ROLES, Role
+from noisychannel.models.word_list import Trie
+from noisychannel.runs import RunDirectory
+from noisychannel.tensors import save_tensors
+from noisychannel.training.config import RunConfig
+from noisychannel.training.events import Advanced, DevEvaluation, Event, Finished, Listener, Started
+from noisychannel.training.log import WORD_LIST, MetricsLog
 from noisychannel.training.state import TrainingState, derive_seed
-from noisychannel.training.word_list import add_word_list
 from noisychannel.training.world import World
 
 SECONDS_BETWEEN_NEWS = 0.2
@@ -58,14 +59,17 @@ class Learner:
         own = config.model(role)
         self.batch_size = own.batch_size or config.training.batch_size
         self.limits = config.limits(role)
-        self.train_corpus = open_corpus(self.files.data_dir, role, "train")
-        self.dev_corpus = open_corpus(self.files.data_dir, role, "dev")
+        self.train_corpus = open_corpus(self.files.data_dir, ROLES[role].trained_on, "train")
+        self.dev_corpus = open_corpus(self.files.data_dir, ROLES[role].trained_on, "dev")
 
         torch.manual_seed(derive_seed(config.seed, role, "weights"))
         input_codec, output_codec = self.files.codecs()
-        lm_reads_features = DataSource(config.data).lm_reads_features
-        model_class, arguments = describe_model(role, own, len(input_codec), len(output_codec), lm_reads_features)
-        self.model = MODEL_CLASSES[model_class](**arguments).to(world.device)
+        description = ROLES[role].describe(
+            own,
+            {"input": len(input_codec), "output": len(output_codec)},
+            reads_features=DataSource(config.data).lm_reads_features,
+        )
+        self.model = description.build().to(world.device)
         # On a GPU the rate is a tensor, so that a CUDA graph of the optimiser's step sees it change.
         on_gpu = world.device.type == "cuda"
         rate = own.learning_rate or config.training.learning_rate
@@ -81,7 +85,7 @@ class Learner:
         else:
             self.state = TrainingState(rate, data)
             if world.leads:
-                self.files.write_model_config(role, model_class, arguments)
+                self.files.write_model_config(role, description)
                 self.state.save(self.files.state_file(role), self.model, self.optimiser)
         self._set_rate()
         self.metrics = MetricsLog(self.files.metrics_file, role, config.tensorboard) if world.leads else None
@@ -196,7 +200,7 @@ class Learner:
                 state.learning_rate *= training.decay
                 self._set_rate()
         perplexities = _perplexity(self.last_loss), _perplexity(dev_loss)
-        self.listen(Evaluated(self.job.label, state.epoch + 1, state.step, *perplexities, rate, best))
+        self.listen(DevEvaluation(self.job.label, state.epoch + 1, state.step, *perplexities, rate, best))
         return best
 
     def save_model(self, tensors: Mapping[str, Tensor]) -> None:
@@ -216,23 +220,23 @@ class Learner:
             raise NoisyChannelError(
                 f"{self.job.label}: dev perplexity was never finite; lower the learning rate, start anew (--overwrite)"
             )
-        fitted = None
+        listed = None
         at_limit = not self._out_of_patience
         if self.world.leads:
-            fitted = self._add_word_list() if self.job.config.model(self.job.role).word_list else None
+            listed = self._write_word_list() if self.job.config.model(self.job.role).word_list else None
             if at_limit:
                 self.save_state(interval_loss)
                 self.files.state_file(self.job.role).replace(self.files.stopped_file(self.job.role))
             else:
                 self.files.state_file(self.job.role).unlink()
-            if fitted and self.metrics:
-                self.metrics.write(WITH_WORD_LIST, self.state.best_step, **fitted._asdict())
+            if listed is not None and self.metrics:
+                self.metrics.write(WORD_LIST, self.state.best_step, outputs=listed)
         if self.metrics:
             self.metrics.close()
         state, seconds = self.state, time.monotonic() - self._began
         perplexity = _perplexity(state.best_loss)
         further = self._command_further() if at_limit else ""
-        finished = Finished(self.job.label, state.step, state.best_step, perplexity, seconds, further, fitted)
+        finished = Finished(self.job.label, state.step, state.best_step, perplexity, seconds, further, listed)
         self.listen(finished)
         return finished
 
@@ -243,9 +247,12 @@ class Learner:
             key, value = "max_epochs", 2 * self.state.epoch
         return f"noisychannel train {self.job.config.run_dir}/config.yaml --{self.job.role}.{key} {value}"
 
-    def _add_word_list(self) -> Fitted:
-        corpora = self.train_corpus, self.dev_corpus
-        return add_word_list(self.files, *corpora, self.dev_batches(), self.world.device)
+    def _write_word_list(self) -> int:
+        """Store the training outputs beside the language model; returns how many different ones there are."""
+        outputs, (_, codec) = self.train_corpus.outputs, self.files.codecs()
+        words = Trie.of(outputs.ids, outputs.starts, len(codec))
+        self.files.write_word_list(words)
+        return len(words)
 
     def _set_rate(self) -> None:
         group = self.optimiser.param_groups[0]

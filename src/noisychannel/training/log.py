@@ -1,4 +1,4 @@
-"""metrics.jsonl: one record a line, appended whole; TensorBoard beside it on request."""
+"""metrics.jsonl: one record per line, appended in one piece. TensorBoard events beside it on request."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from noisychannel.atomic import cannot_write, write_text
 from noisychannel.errors import missing_extra
 
-WITH_WORD_LIST = "dev with word list"
-"""The kind of the record of a fitted word list."""
+WORD_LIST = "word list"
+"""The kind of the record of a word list; the other kinds are train and dev."""
 
 
 class MetricsLog:
-    """Appends records of one model to the run's file; several processes may append to the same file."""
+    """Appends records of one model to the run's file. Several processes may append to the same file."""
 
     def __init__(self, file: Path, model: str, tensorboard: bool = False) -> None:
         self.file = file
@@ -44,9 +44,9 @@ class MetricsLog:
 
 
 def forget_after(file: Path, model: str, step: int) -> None:
-    """Drop a model's records that will be made again, and a last line that was cut off.
+    """Remove the records of a model that will be written again, and a last line that is incomplete.
 
-    Those are the records later than ``step``, and that of its word list, which is fitted at the end.
+    These are the records after ``step``, and that of its word list, which is written at the end.
     """
     if not file.exists():
         return
@@ -58,7 +58,7 @@ def forget_after(file: Path, model: str, step: int) -> None:
             continue
         if not isinstance(record, dict):
             continue
-        if record["model"] != model or (record["step"] <= step and record["kind"] != WITH_WORD_LIST):
+        if record["model"] != model or (record["step"] <= step and record["kind"] in ("train", "dev")):
             kept.append(line)
     write_text(file, "".join(kept))
 

@@ -1,7 +1,8 @@
-"""The training of one model, from its first update to its best checkpoint, on one process or several.
+"""The training of one model, in one process or several.
 
-The loss is -log p per output symbol. An update's batches, and their parts on several processes, are weighted by the
-update's symbols altogether, so accumulation and more processes change nothing but rounding.
+The loss is -log p per output symbol; for an SSNT that is equation (2) of the paper. The batches of an update, and their
+parts in several processes, are weighted by the symbols of the whole update, so gradient accumulation and more processes
+change nothing but rounding.
 """
 
 from __future__ import annotations
@@ -25,11 +26,17 @@ from noisychannel.training.world import World
 
 
 def train_model(job: Job, world: World, listen: Listener, stopped: Callable[[], bool] = lambda: False) -> Finished:
-    """Train, or go on training, until early stopping or the last epoch; the best model is then in the run.
+    """Train, or resume training, until early stopping or a limit; the best model is then in the run directory."""
+    return train_learner(Learner(job, world, listen), stopped)
 
-    ``stopped`` is asked after every update; when it says yes the training saves itself and ends as if by ctrl-C.
+
+def train_learner(learner: Learner, stopped: Callable[[], bool] = lambda: False) -> Finished:
+    """Train a learner to its end.
+
+    ``stopped`` is called after every update. If it returns true, the training saves its state and ends like after
+    ctrl-C.
     """
-    return _Training(Learner(job, world, listen), stopped).run()
+    return _Training(learner, stopped).run()
 
 
 class _Training:
@@ -38,7 +45,7 @@ class _Training:
         self.world, self.model = learner.world, learner.model
         self.bf16 = learner.training.precision == "bf16"
         self.parallel: nn.Module = DistributedDataParallel(self.model) if self.world.size > 1 else self.model
-        # Summed over processes whenever it is looked at, so that no update waits for it.
+        # Summed over processes only when it is read, so that no update waits for it.
         self.interval_loss = torch.zeros((), dtype=torch.float64, device=self.world.device)
         if self.world.leads:
             self.interval_loss += learner.state.interval_loss
@@ -77,7 +84,7 @@ class _Training:
             together = n == len(batches) - 1 or self.world.size == 1
             with nullcontext() if together else self.parallel.no_sync():  # type: ignore[operator]
                 loss = self._summed_loss(self.parallel, learner.train_corpus, rows)
-                # Distributed training averages over processes what is here a sum.
+                # Distributed training averages over processes; the loss is a sum.
                 (loss * (self.world.size / symbols)).backward()
             self.interval_loss += loss.detach()
         nn.utils.clip_grad_norm_(self.model.parameters(), learner.training.clip_norm)
@@ -85,7 +92,7 @@ class _Training:
         learner.optimiser.zero_grad()
 
     def _summed_loss(self, model: nn.Module, corpus: Corpus, rows: Rows) -> Tensor:
-        """-log p summed over this process's share of a batch; a process without a row works for nothing."""
+        """-log p summed over this process's rows of a batch; a process without rows computes one row and ignores it."""
         own = rows[self.world.rank :: self.world.size]
         batch = make_batch(corpus, own if len(own) else rows[:1]).to(self.world.device)
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.bf16):
@@ -107,7 +114,7 @@ class _Training:
         self.interval_loss.zero_()
 
     def _evaluate(self) -> None:
-        """Look at dev; keep the model if it is the best so far, lower the learning rate if it has not been for long."""
+        """Evaluate on dev; store the model if it is the best so far, lower the learning rate if it is due."""
         if self.learner.state.interval_symbols:
             self._record()
         if self.learner.judge(self._dev_loss()):
@@ -120,9 +127,9 @@ class _Training:
 
 @contextmanager
 def interruption(world: World) -> Iterator[threading.Event]:
-    """Ctrl-C sets the event, so that an update is finished and saved first; a second ctrl-C does not wait.
+    """Ctrl-C sets the event, so that the update is finished and saved first. A second ctrl-C stops at once.
 
-    Several processes would not stop at the same update, so they stop at once, at their last checkpoint.
+    Several processes would not stop at the same update, so they stop at once and resume from their last checkpoint.
     """
     event = threading.Event()
     if world.size > 1 or threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""A whole training run: prepare the data, train every model of every group, and resume what was left unfinished."""
+"""A whole training run: prepare the data, train every model of every group, resume what is unfinished."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from noisychannel.atomic import cannot_write, write_text
+from noisychannel.arguments import dump_config
+from noisychannel.atomic import cannot_write
 from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource, Prepared, open_corpus, prepare
+from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.models.registry import ROLES, Role
 from noisychannel.runs import RunDirectory
-from noisychannel.training.config import ROLES, Role, RunConfig
+from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.events import Finished, Listener
 from noisychannel.training.jobs import choose_processes, run_jobs
 from noisychannel.training.learner import Job
 from noisychannel.training.log import forget_after
 from noisychannel.training.loop import train_model
-from noisychannel.training.parse import dump_config, parse_config
 from noisychannel.training.state import TrainingState
-from noisychannel.training.world import World, choose_device
+from noisychannel.training.world import World
 
 Say = Callable[[str], object]
 
@@ -33,13 +35,13 @@ FREE_TO_CHANGE = {
     *(f"{role}.{limit}" for role in ROLES for limit in ("max_updates", "max_epochs")),
     *(f"data.{key}" for key in ("train", "dev", "unpaired", "train_outputs", "dev_outputs", "vocabularies")),
 }  # fmt: skip
-"""Keys that may differ when a run is resumed. Files may have moved: what is in them is compared instead."""
+"""Keys that may differ when a run is resumed. Files may have moved: their content is compared instead."""
 
 
 def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: bool = False) -> list[Finished]:
-    """Train what a configuration asks for into its run directory. Finished models are left as they are.
+    """Train the models of a configuration into its run directory. Finished models stay as they are.
 
-    Under torchrun every process calls this; the results come back in the leading one only.
+    Under torchrun every process calls this; only the leading one returns results.
     """
     world = World.join(config.device)
     run = RunDirectory(Path(config.run_dir))
@@ -63,7 +65,7 @@ def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: 
 def train_runs(
     configs: Sequence[RunConfig], listen: Listener, say: Say = print, overwrite: bool = False
 ) -> list[Finished]:
-    """Train several runs at once, such as one for each of several seeds; on a GPU models of one shape go together."""
+    """Train several runs at once, such as one per seed. On a GPU, models of one shape are trained together."""
     with ExitStack() as locks:
         jobs: list[Job] = []
         for config in configs:
@@ -71,15 +73,15 @@ def train_runs(
             jobs += _prepare_run(run, config, say, overwrite, locks.enter_context(_locked(run)))
         if not jobs:
             return []
-        processes = configs[0].jobs or choose_processes(len(jobs), choose_device(configs[0].device))
-        finished = run_jobs(jobs, processes, listen)
+        processes = choose_processes(len(jobs), choose_device(configs[0].device), configs[0].jobs)
+        finished = run_jobs(jobs, processes, listen, say)
         for config in configs:
             _close(RunDirectory(Path(config.run_dir)), jobs, say)
         return finished
 
 
 def prepare_run(config: RunConfig, say: Say = print) -> None:
-    """Make a run with its vocabularies, for others to share, and train nothing yet."""
+    """Create a run with its vocabularies, for other runs to share, and train nothing yet."""
     run = RunDirectory(Path(config.run_dir))
     with _locked(run) as begun:
         _prepare_run(run, config, say, False, begun)
@@ -87,11 +89,11 @@ def prepare_run(config: RunConfig, say: Say = print) -> None:
 
 
 def _close(run: RunDirectory, jobs: Sequence[Job], say: Say) -> None:
-    """After a training: remove the encoded data, and tell of weights that belong to the models of before."""
-    tuned = any(job.role in ("direct", "channel", "lm") and Path(job.config.run_dir) == run.path for job in jobs)
+    """After training: remove the encoded data, and say so if the tuned weights belong to the earlier models."""
+    changed = any(ROLES[job.role].in_objective and Path(job.config.run_dir) == run.path for job in jobs)
     _remove_data(run)
-    if tuned and any(group.weights_file.exists() for group in run.groups()):
-        say(f"{run.path}: its weights were tuned with the models of before; tune again: noisychannel tune {run.path}")
+    if changed and any(group.weights_file.exists() for group in run.groups()):
+        say(f"{run.path}: the weights were tuned with the earlier models; tune again: noisychannel tune {run.path}")
 
 
 def _remove_data(run: RunDirectory) -> None:
@@ -100,13 +102,13 @@ def _remove_data(run: RunDirectory) -> None:
 
 
 def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool, begun: bool) -> list[Job]:
-    """Bring the run directory into the state in which its unfinished models can be trained.
+    """Prepare the run directory so that its unfinished models can be trained.
 
-    ``begun``: what is in a directory without run.json is the unfinished preparation of an earlier training.
+    ``begun``: a directory without run.json contains the unfinished preparation of an earlier training.
     """
-    ours = (run.path / "run.json").exists()
+    ours = run.header_file.exists()
     if not ours and not begun and any(p.name != ".lock" for p in run.path.iterdir()):
-        raise BadInputError(f"{run.path}: not empty, and no run directory; name another run_dir, or remove it")
+        raise BadInputError(f"{run.path}: not empty, and not a run directory; choose another run_dir, or remove it")
     resumed = ours and not overwrite
     record = config
     codecs: dict[str, tuple[Codec, Codec]] | None = None
@@ -115,8 +117,8 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         groups = run.header()["groups"]
         if not _jobs(run, config, groups):
             say(
-                f"{run.path}: nothing to do, every model is trained. One that its limit ended trains further with a "
-                "larger limit; one that patience ended does not. --overwrite erases them and starts over"
+                f"{run.path}: nothing to do, every model is trained. A model that stopped at its limit continues with "
+                "a larger limit; a model that ran out of patience does not. --overwrite deletes all and starts over"
             )
             return []
         codecs = _codecs(run)
@@ -125,7 +127,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         if list(codecs) == [""]:  # one for all groups
             codecs = dict.fromkeys((row.group for row in DataSource(config.data).rows("train")), codecs[""])
 
-    # Nothing is removed before the new data has proved good.
+    # Nothing is removed before the new data has been read without errors.
     prepared = _prepare_data(run, config, codecs)
     if not resumed:
         _clear(run, list(prepared))
@@ -134,11 +136,10 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         if resumed:
             _check_data(run.group(group), data)
         else:
-            data.input_codec.save(run.group(group).path, "input")
-            data.output_codec.save(run.group(group).path, "output")
+            run.group(group).write_codecs(data.input_codec, data.output_codec)
         _write_group(run.group(group), record, data, group)
     if list(prepared) != [""]:
-        write_text(run.config_file, dump_config(record))
+        run.write_config(dump_config(record))
         run.write_header(sorted(prepared), {})
     jobs = _jobs(run, config, sorted(prepared))
     for job in jobs:
@@ -170,8 +171,8 @@ def _prepare_data(
 
 
 def _jobs(run: RunDirectory, config: RunConfig, groups: list[str]) -> list[Job]:
-    """The models still to be trained. Language models, which have the most data, go first."""
-    roles = sorted(config.models, key=lambda role: role != "lm")
+    """The models still to be trained. Language models go first: they have the most data."""
+    roles = sorted(config.models, key=lambda role: ROLES[role].trained_on != "outputs")
     return [
         Job(config, role, run.group(group).path, f"{group} {role}".strip())
         for role in roles
@@ -181,24 +182,24 @@ def _jobs(run: RunDirectory, config: RunConfig, groups: list[str]) -> list[Job]:
 
 
 def _goes_further(run: RunDirectory, config: RunConfig, role: Role) -> bool:
-    """Whether the training of a model stopped at a limit that is larger now."""
+    """Whether the training of a model stopped at a limit that is now larger."""
     stopped = run.stopped_file(role)
     return stopped.exists() and not TrainingState.read(stopped).at_limit(config.limits(role))
 
 
 def _write_group(run: RunDirectory, config: RunConfig, data: Prepared, group: str) -> None:
-    """Configuration and header of a group; the header comes last, so that a directory with it is whole."""
-    write_text(run.config_file, dump_config(config))
+    """Configuration and header of a group. The header comes last: a directory that has it is complete."""
+    run.write_config(dump_config(config))
     counts: dict[str, Any] = {split: {**asdict(c), "unknown": c.unknown.total()} for split, c in data.counts.items()}
     run.write_header([""], {**counts, "fingerprints": _fingerprints(data)}, group)
 
 
 def _fingerprints(data: Prepared) -> dict[str, str]:
-    """Of everything the models of a group are trained and measured on."""
+    """Hashes of everything that the models of a group are trained and evaluated on."""
     return {
-        "train": open_corpus(data.directory, "direct", "train").fingerprint,
-        "dev": open_corpus(data.directory, "direct", "dev").fingerprint,
-        "unpaired": open_corpus(data.directory, "lm", "train").fingerprint,
+        "train": open_corpus(data.directory, "pairs", "train").fingerprint,
+        "dev": open_corpus(data.directory, "pairs", "dev").fingerprint,
+        "unpaired": open_corpus(data.directory, "outputs", "train").fingerprint,
     }
 
 
@@ -207,14 +208,15 @@ def _check_data(run: RunDirectory, data: Prepared) -> None:
     for name, fingerprint in _fingerprints(data).items():
         if before.get(name) != fingerprint:
             raise NoisyChannelError(
-                f"{run.path}: data.{name} has changed since it began; restore it, or start anew (--overwrite)"
+                f"{run.path}: data.{name} has changed since the run was started; restore it or start over (--overwrite)"
             )
 
 
 def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
-    """The configuration as the run keeps it: with the models of before and those added now.
+    """The configuration that the run stores: the earlier models, and those added now.
 
-    Another one is refused, naming the first key that differs; the section of a model not yet begun is free.
+    A different configuration is refused, naming the first key that differs. The section of a model whose training has
+    not started may change.
     """
     before = parse_config(run.config_file)
     begun = {role for role in ROLES if any(of_group.model_dir(role).exists() for of_group in run.groups())}
@@ -225,15 +227,15 @@ def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
             continue
         if known[key] != value:
             raise BadInputError(
-                f"{run.path}: was begun with {key}: {known[key]}, not {value}; "
-                "keep it, name another run_dir, or start anew with --overwrite"
+                f"{run.path}: was started with {key}: {known[key]}, not {value}; "
+                "keep it, choose another run_dir, or start over (--overwrite)"
             )
     return replace(config, models=list(dict.fromkeys([*before.models, *config.models])))
 
 
 def _clear(run: RunDirectory, groups: list[str]) -> None:
-    """Remove what an earlier training wrote here, and nothing else; the root's header goes last."""
-    with suppress(NoisyChannelError):  # none, of another version, or damaged: no reason not to start anew
+    """Remove the files of an earlier training, and nothing else. The header of the whole run goes last."""
+    with suppress(NoisyChannelError):  # no header, one of another version, or a damaged one: starting over is the cure
         groups = groups + list(run.header()["groups"])
     for directory in [*dict.fromkeys(run.group(group).path for group in groups if group), run.path]:
         for name in (*ROLES, "tensorboard"):
@@ -245,11 +247,12 @@ def _clear(run: RunDirectory, groups: list[str]) -> None:
             (directory / name).unlink(missing_ok=True)
         if directory != run.path and directory.exists() and not any(directory.iterdir()):
             directory.rmdir()
+    run.forget()
 
 
 @contextmanager
 def _locked(run: RunDirectory) -> Iterator[bool]:
-    """Keep a second training out of the directory while this one lives; tells whether an earlier one died in it."""
+    """Keep other processes from training in the directory. Yields whether its content is ours to replace."""
     file = run.path / ".lock"
     try:
         run.path.mkdir(parents=True, exist_ok=True)
@@ -263,13 +266,13 @@ def _locked(run: RunDirectory) -> Iterator[bool]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise BadInputError(
-                f"{run.path}: another training is at work in it; wait, or name another run_dir"
+                f"{run.path}: in use by another process; wait until it has finished, or choose another run_dir"
             ) from None
         try:
             yield begun or empty
         finally:
-            # Left where a preparation of ours broke off, as the mark that what is there can be replaced.
-            left_over = (begun or empty) and not (run.path / "run.json").exists()
+            # The file stays if our preparation was interrupted. It marks the content as ours to replace.
+            left_over = (begun or empty) and not run.header_file.exists()
             if not left_over or [p.name for p in run.path.iterdir()] == [file.name]:
                 file.unlink(missing_ok=True)
             if empty and not any(run.path.iterdir()):

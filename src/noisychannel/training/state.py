@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from noisychannel.errors import NoisyChannelError
-from noisychannel.runs import load_tensors, save_tensors
+from noisychannel.tensors import load_metadata, load_tensors, save_tensors
 from noisychannel.training.config import Limits
 
 
@@ -74,8 +74,7 @@ class TrainingState:
     @staticmethod
     def read(file: Path) -> TrainingState:
         """How far a training has come, without its tensors."""
-        _, metadata = load_tensors(file)
-        return TrainingState(**_record(file, metadata))
+        return TrainingState(**_record(file, load_metadata(file)))
 
 
 def _record(file: Path, metadata: dict[str, str]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, distributed
 
-from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.devices import choose_device
+from noisychannel.errors import NoisyChannelError
 
 
 class World(NamedTuple):
@@ -53,16 +54,3 @@ class World(NamedTuple):
     def leave(self) -> None:
         if self.size > 1:
             distributed.destroy_process_group()
-
-
-def choose_device(name: str) -> torch.device:
-    """The device a configuration asks for; auto takes a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device).item()
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise BadInputError(f"device: {name} cannot be used here ({reason}); use auto or cpu") from error
-    return device

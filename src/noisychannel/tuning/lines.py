@@ -1,12 +1,12 @@
 """The best value of one weight on a fixed set of candidates, exactly (minimum error rate training; Och 2003).
 
-With all weights but one held, O of a candidate is a line in that one: intercept + slope·w. The choice among a
-sentence's candidates changes only where the upper envelope of its lines turns, so between the turns of all sentences
-the metric is constant: computing it once per interval finds the optimum exactly, whatever the metric is.
+If all weights but one are fixed, O of a candidate is a line in that weight: intercept + slope·w. The best candidate of
+a sentence changes only at the turns of the upper envelope of its lines. Between the turns of all sentences the metric
+is constant, so computing it once per interval finds the optimum exactly, for any metric.
 
-**Among equal metric values** (small development sets have many): a weight that is already as good as any stays where it
-is. Otherwise neighbouring intervals of the best value are one plateau, and the widest plateau is taken, of equally wide
-ones the nearest to the weight before; in it, the middle. An interval without an end counts as two margins wide.
+**Equal metric values** are common on small development sets. A weight that is already as good as any other stays.
+Otherwise neighbouring intervals with the best value form a plateau. The widest plateau is chosen (of equally wide ones,
+the nearest to the previous weight), and in it the middle. An interval without an end counts as two margins wide.
 
 Shapes: N sentences, F candidates, C turns of the envelopes, M intervals between them, S statistics, T terms.
 """
@@ -28,9 +28,9 @@ BoolArray = npt.NDArray[np.bool_]
 EQUAL = 1e-9
 """Metric values that differ by less, relative to the larger of 1 and the value, are equal."""
 NARROW = 1e-9
-"""An interval that is narrower, relative to 1 + |w|, is no place for a weight."""
+"""A narrower interval, relative to 1 + |w|, is skipped."""
 FAR = 1e6
-"""No weight goes further from zero: there one term decides alone."""
+"""No weight goes further from zero: there one term alone decides."""
 MARGIN = 0.1
 """How far beyond the outermost turn a weight goes, relative to 1 + |w|."""
 
@@ -53,7 +53,7 @@ class Turns(NamedTuple):
 
 
 def better(metric: Metric, score: float, than: float) -> bool:
-    """Whether a metric value is more than equal to another."""
+    """Whether a metric value is better than another by more than rounding."""
     gain = score - than if metric.higher_is_better else than - score
     return gain > EQUAL * max(1.0, abs(than))
 
@@ -85,7 +85,7 @@ def upper_envelopes(candidates: CandidateArrays, intercept_F: FloatArray, slope_
         with np.errstate(over="ignore"):
             crossing = (intercept_F[leader] - intercept_F[alive]) / (slope_F[alive] - slope_F[leader])
         nearest = np.minimum.reduceat(crossing, starts)
-        # Of several lines that cross the leader in one point any will do: the steeper ones follow at the same place.
+        # If several lines cross the leader in one point, any of them works: the steeper ones follow at the same point.
         next_leader = first_where(crossing == np.repeat(nearest, sizes), alive, starts)
         # Rounding must not turn a later crossing into an earlier one.
         reached_N[sentences] = np.maximum(reached_N[sentences], nearest)
@@ -136,7 +136,7 @@ def line_search(candidates: CandidateArrays, system: System, weights: Weights, f
     value = _middle_of_widest_plateau(left_M, right_M, equal_M, before)
     weights_T[term] = value
     found = Optimum(system.from_vector(weights_T), float(candidates.scores(weights_T[None])[0]))
-    # Rounding can make the objective at the point differ from what the crossings promise.
+    # Rounding can make the objective at this point differ from what the crossings say.
     return found if better(metric, found.score, score_before) else Optimum(weights, score_before)
 
 
@@ -156,7 +156,7 @@ def _middle_of_widest_plateau(left_M: FloatArray, right_M: FloatArray, equal_M: 
 
     first, last = min(plateaus, key=rank)
     centre = (left_M[first] + right_M[last]) / 2
-    # The centre can be a turn, where what is chosen is a matter of ties: stay inside one interval.
+    # The centre can be a turn, where candidates tie: stay inside one interval.
     inside = range(first, last + 1)
     m = min(inside, key=lambda m: max(left_M[m] - centre, centre - right_M[m], 0.0))
     quarter = (right_M[m] - left_M[m]) / 4

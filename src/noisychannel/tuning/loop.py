@@ -1,7 +1,7 @@
-"""The tuning loop: decode, merge what was found into the pool, optimise on the pool, decode again.
+"""The tuning loop: decode, merge the outputs into the pool, optimise on the pool, decode again.
 
-A pool knows only outputs that some decoding has found, so weights that look good on it may find worse ones in their own
-search: what counts is the score of a real decoding, and its outputs join the pool for the next round.
+A pool has only outputs that some decoding found. Weights that look good on it may find worse outputs in their own
+search. So the score of a real decoding counts, and its outputs join the pool for the next round.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Decode = Callable[[Weights], Sequence[Sequence[Hypothesis]]]
 
 @dataclass(frozen=True)
 class TuningStep:
-    """One set of weights that was decoded with."""
+    """One decoding of the development set."""
 
     weights: Weights
     pool_score: float | None
-    """What the pool promised before the decoding; None for weights that were not found on the pool."""
+    """The score on the pool before the decoding; None for weights that were not optimised on the pool."""
     decoded_score: float
     """The metric of the best hypotheses of the decoding."""
     pool_size: int
-    """Candidates of all sentences, with those of this decoding."""
+    """Candidates of all sentences after this decoding."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ def tune(
 ) -> TuningResult:
     """Tune the free weights of a system on the development sentences and the metric of a pool.
 
-    Decoded before anything is tuned: ``start`` (default: ``system.start``), ``known`` weights (such as those of a
-    smaller system, which this one contains) and, where the system contains the direct model, that model alone. So the
-    tuned score is never below theirs on the development set. Then up to ``iterations`` times: optimise on the pool,
-    decode with what was found (or, where an earlier step led nowhere, with something nearer to the best so far), merge;
-    until the weights or the decoded score stop moving, or a decoding brings nothing new. Of equally good
-    decodings the earliest counts.
+    First, decode with ``start`` (default: ``system.start``), with ``known`` weights (such as those of a smaller system
+    that this one contains) and, if the direct model has weight 1, with that model alone. The tuned score is therefore
+    never below theirs on the development set. Then, up to ``iterations`` times: optimise on the pool, decode with the
+    weights found (or with weights nearer to the best so far if an earlier step did not improve), and merge. Stop if the
+    weights or the decoded score no longer change, or if a decoding finds nothing new. Of equally good decodings the
+    earliest wins.
     """
     start = system.start if start is None else start
     for weights in (start, *known):
@@ -73,7 +73,7 @@ def tune(
     history: list[TuningStep] = []
 
     def measure(weights: Weights, pool_score: float | None = None) -> int:
-        """Decode for real; return how much of it is new to the pool."""
+        """Decode, and return how many of the outputs are new to the pool."""
         n_best_lists = decode(weights)
         if len(n_best_lists) != pool.sentences or not all(n_best_lists):
             raise ValueError(f"decoding must give every one of the {pool.sentences} development sentences an output")
@@ -84,7 +84,7 @@ def tune(
     alone = [system.weights({})] if system.fixed.direct else []
     for weights in dict.fromkeys([start, *known, *alone]):
         measure(weights)
-    # A model of weight zero may not have been run: outputs of such a start cannot be weighed.
+    # A model of weight zero is not run: outputs of such a start lack terms.
     if not pool.covers(system) and start != system.start:
         measure(system.start)
 
@@ -92,8 +92,8 @@ def tune(
     for iteration in range(iterations if system.free else 0):
         best = _best(pool, history)
         found = optimise(pool.under(system), system, [current, best.weights], seed)
-        # The pool may go on promising what a search does not keep: outputs that score well, but whose beginnings do
-        # not. Where a step led nowhere, the next goes half as far.
+        # The pool may prefer outputs that a search cannot find, because their beginnings score badly. If a step did
+        # not improve, the next one goes half as far.
         weights = system.from_vector((1 - share) * system.vector(best.weights) + share * system.vector(found.weights))
         if any(_same(system, weights, step.weights) for step in history):
             break

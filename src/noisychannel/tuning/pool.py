@@ -1,4 +1,4 @@
-"""What the development sentences have been decoded to so far, and what any weights would choose among it.
+"""The outputs that the development sentences were decoded to so far, and what any weights would choose among them.
 
 Shapes: N sentences, F candidates of all sentences one after another, W weight vectors, S statistics of the metric,
 and T terms in the order of the system's ``terms``.
@@ -29,7 +29,7 @@ class CandidateArrays:
 
     metric: Metric
     terms_FT: FloatArray
-    """A term that the system bars is zero."""
+    """A term that the system does not use is zero."""
     statistics_FS: FloatArray
     starts_N: IntArray
     """Where each sentence's candidates begin; every sentence has at least one."""
@@ -64,8 +64,8 @@ class CandidateArrays:
 class CandidatePool:
     """For every development sentence, the distinct outputs that any decoding has found; it only grows.
 
-    Outputs are told apart by their tokens, not their text: two segmentations of one text are two hypotheses of the
-    search. One pool may serve several systems, one after the other.
+    Outputs are compared by their tokens, not their text: two segmentations of one text are two hypotheses. Several
+    systems can use one pool, one after the other.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class CandidatePool:
         return len(self._references)
 
     def add(self, sentence: int, hypotheses: Sequence[Hypothesis]) -> int:
-        """Merge outputs of one sentence and return how many are news.
+        """Merge outputs of one sentence and return how many are new.
 
-        Of an output that is there already only terms that were missing are taken, and that counts as news.
+        If the pool has an output already, only its missing terms are added; that counts as new.
         """
         added = 0
         for hypothesis in hypotheses:

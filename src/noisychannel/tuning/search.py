@@ -1,7 +1,7 @@
 """The best weights on a fixed set of candidates: coordinate ascent from several starts.
 
-How a line search chooses among equal metric values is told in ``lines.py``. Of several starts that end equally well,
-the one that ends nearest to the previous weights is taken.
+``lines.py`` says how a line search chooses among equal metric values. Of several starts that end equally well, the one
+that ends nearest to the previous weights wins.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from noisychannel.tuning.lines import Optimum, better, line_search
 from noisychannel.tuning.pool import CandidateArrays
 
 TRIALS = 96
-"""Weights that are tried in all."""
+"""Weights that are tried in total."""
 AT_ONCE = 8
 """Weights that are evaluated together, before the search learns from them."""
 KEPT = 3
@@ -40,8 +40,8 @@ def coordinate_ascent(candidates: CandidateArrays, system: System, start: Weight
 def optimise(candidates: CandidateArrays, system: System, previous: Sequence[Weights], seed: int) -> Optimum:
     """The best weights on the candidates, by coordinate ascent from several starts.
 
-    The starts are the previous weights (first those to stay near to), the corners of the system and, where more than
-    one weight is free, the best of a seeded random search; one free weight needs none, for its line search is exact.
+    The starts are the previous weights (the first of them is the one to stay near), the corners of the system and, if
+    more than one weight is free, the best of a seeded random search. With one free weight the line search is exact.
     """
     starts = [*previous, *system.corners]
     if len(system.free) > 1:
@@ -62,7 +62,7 @@ def _distance(system: System, one: Weights, other: Weights) -> float:
 
 
 def random_search(candidates: CandidateArrays, system: System, seed: int) -> list[Weights]:
-    """The best few weights that a tree-structured Parzen estimator meets in the ranges of the free weights."""
+    """The best few weights that a tree-structured Parzen estimator finds in the ranges of the free weights."""
     import optuna  # not above: it takes half a second, and only this search needs it
 
     verbosity = optuna.logging.get_verbosity()

@@ -1,4 +1,4 @@
-"""What a user of outputs should know of them: which are incomplete, and what of the inputs the models do not know."""
+"""What a user should know about outputs: which are incomplete, and what of their inputs the models do not know."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NAMED = 5
 
 @dataclass
 class _Count:
-    """How often something was met, where first, and the first few of its names."""
+    """How often something occurred, where first, and the first few of its names."""
 
     number: int = 0
     where: str = ""
     names: dict[str, None] = field(default_factory=dict)
 
-    def add(self, where: str, found: Iterable[str]) -> None:
-        for name in found:
+    def add(self, where: str, names: Iterable[str]) -> None:
+        for name in names:
             self.number += 1
             self.where = self.where or where
             if len(self.names) <= NAMED:
@@ -30,8 +30,8 @@ class _Count:
         return f"{self.number} {noun}" + ("" if self.number == 1 else "s")
 
 
-class Noticed:
-    """Counts over many inputs, to be told in one line at the end."""
+class Remarks:
+    """Counts over many inputs, for one line at the end."""
 
     def __init__(self) -> None:
         self._incomplete, self._symbols, self._features = _Count(), _Count(), _Count()
@@ -43,20 +43,22 @@ class Noticed:
         self._features.add(where, unknown.features)
 
     def line(self) -> str:
-        """Everything noticed; empty if there is nothing to say."""
-        said = []
+        """All remarks; empty if there are none."""
+        remarks = []
         if self._incomplete.number:
-            said.append(
+            remarks.append(
                 f"{self._incomplete.of('incomplete output')} (first: {self._incomplete.where}): the search found no "
                 "end; widen it with --max_length, --max_growth, --k1 or --k2"
             )
         for noun, unknown in (("unknown symbol", self._symbols), ("unknown feature", self._features)):
             if unknown.number:
-                said.append(f"{unknown.of(noun)}, read as <unk>: {named(unknown.names)} (first: {unknown.where})")
-        return "; ".join(said)
+                remarks.append(
+                    f"{unknown.of(noun)}, read as <unk>: {first_names(unknown.names)} (first: {unknown.where})"
+                )
+        return "; ".join(remarks)
 
 
-def named(symbols: Iterable[str]) -> str:
+def first_names(symbols: Iterable[str]) -> str:
     """The first few different ones."""
     different = list(dict.fromkeys(symbols))
     return ", ".join([*map(repr, different[:NAMED]), *(["…"] if len(different) > NAMED else [])])

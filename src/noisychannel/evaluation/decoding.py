@@ -1,0 +1,100 @@
+"""What evaluation and tuning ask about decoded outputs: missing terms, search errors, average lagging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.objective import Weights
+from noisychannel.evaluation.held_out import HeldOut
+from noisychannel.ids import UNK
+from noisychannel.noisy_channel import NoisyChannel, Output
+
+ROUNDING = 1e-3
+"""Objectives of one output, in nats, that differ by less are the same, computed in another order."""
+
+
+def with_all_terms(
+    model: NoisyChannel, held_out: HeldOut, outputs: Sequence[Sequence[Output]]
+) -> list[list[Hypothesis]]:
+    """The same hypotheses, in the same order, with the terms of every loaded model and further term filled in."""
+    weights = Weights(
+        1.0, float("channel" in model.models), float("lm" in model.models), extra=dict.fromkeys(model.terms, 1.0)
+    )
+    needed = [name for name, weight in weights.by_name().items() if weight]
+    lists = [[output.hypothesis for output in best] for best in outputs]
+    missing = [n for n, hypotheses in enumerate(lists) if any(h.complete and _lacks(h, needed) for h in hypotheses)]
+    scored = model.reweighted(weights).score_ids(
+        [held_out.inputs[n] for n in missing],
+        [[h.tokens for h in lists[n]] for n in missing],
+        [held_out.features[n] for n in missing],
+    )
+    for n, hypotheses in zip(missing, scored, strict=True):
+        lists[n] = [
+            replace(h, channel=filled.channel, lm=filled.lm, extra=filled.extra)
+            for h, filled in zip(lists[n], hypotheses, strict=True)
+        ]
+    return lists
+
+
+def _lacks(hypothesis: Hypothesis, needed: Sequence[str]) -> bool:
+    terms = hypothesis.terms()
+    return any(terms.get(name) is None for name in needed)
+
+
+def search_errors(model: NoisyChannel, held_out: HeldOut, outputs: Sequence[Sequence[Output]]) -> int:
+    """How many wrong outputs the search is to blame for: the model itself prefers the (first) reference."""
+    references: dict[int, list[int]] = {}
+    for n, texts in enumerate(held_out.references):
+        if outputs[n][0].text in texts:
+            continue
+        ids = model.input_codec.encode(held_out.inputs[n], held_out.features[n])
+        reference = model.output_codec.encode(texts[0])
+        # What no search may find, however wide, is not its fault.
+        if UNK not in reference and len(reference) <= model.settings.longest_output(len(ids)):
+            references[n] = reference[:-1]
+    scored = model.score_ids(
+        [held_out.inputs[n] for n in references],
+        [[tokens] for tokens in references.values()],
+        [held_out.features[n] for n in references],
+    )
+    best = [outputs[n][0].hypothesis for n in references]
+    return sum(
+        not ours.complete or preferred.score > ours.score + ROUNDING
+        for ours, (preferred,) in zip(best, scored, strict=True)
+    )
+
+
+def best_alignments(
+    model: NoisyChannel, held_out: HeldOut, outputs: Sequence[Sequence[Output]]
+) -> list[tuple[int, ...] | None]:
+    """The direct model's alignment of the best output of each input; None if that is incomplete."""
+    complete = [n for n, best in enumerate(outputs) if best[0].hypothesis.complete]
+    scored = model.score_ids(
+        [held_out.inputs[n] for n in complete],
+        [[outputs[n][0].hypothesis.tokens] for n in complete],
+        [held_out.features[n] for n in complete],
+        align=True,
+    )
+    alignments: list[tuple[int, ...] | None] = [None] * len(outputs)
+    for n, (hypothesis,) in zip(complete, scored, strict=True):
+        alignments[n] = hypothesis.alignment
+    return alignments
+
+
+def average_lagging(alignments: Iterable[tuple[int, ...] | None], input_lengths: Iterable[int]) -> float | None:
+    """How many input symbols the direct model is behind a writer that keeps pace with the input (Ma et al., 2019).
+
+    g(j) is how much of the input had been read when output j was emitted; EOS counts on both sides. Outputs without an
+    alignment do not count; None if there are no others.
+    """
+    lags = []
+    for alignment, length in zip(alignments, input_lengths, strict=True):
+        if alignment is None:
+            continue
+        read = [i + 1 for i in alignment]
+        pace = length / len(read)
+        until = next(j for j, g in enumerate(read) if g >= length) + 1
+        lags.append(sum(g - j * pace for j, g in enumerate(read[:until])) / until)
+    return sum(lags) / len(lags) if lags else None

@@ -1,0 +1,41 @@
+"""A decoded line for a person: the n best with their terms, and the alignment of the best."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+from rich.table import Table as TerminalTable
+
+from noisychannel.alignment import draw_alignment
+from noisychannel.noisy_channel import NoisyChannel
+from noisychannel.remarks import first_names
+from noisychannel.streams import DecodedLine
+
+
+def explain(line: DecodedLine, model: NoisyChannel, width: int | None = None) -> str:
+    """A table of the outputs and every term of the objective, the weights, and the best output's alignment."""
+    outputs, weights = line.outputs or [], model.weights.by_name()
+    table = TerminalTable(title=line.text, title_justify="left")
+    names = [name for name in weights if name != "length"]
+    for column in ("output", "score", *names[:3], "length", *names[3:]):
+        table.add_column(column, justify="left" if column == "output" else "right")
+    for output in outputs:
+        h = output.hypothesis
+        terms = {name: "–" if value is None else f"{value:.3f}" for name, value in h.terms().items()}
+        cells = [f"{h.score:.3f}", *(terms[name] for name in names[:3]), str(h.length)]
+        table.add_row(output.text + ("" if h.complete else " …"), *cells, *(terms.get(name, "–") for name in names[3:]))
+    drawn = io.StringIO()
+    Console(file=drawn, highlight=False, width=width).print(table, markup=False)
+    parts = [drawn.getvalue() + "weights: " + ", ".join(f"{name} {weight:.3g}" for name, weight in weights.items())]
+    parts += [
+        f"unknown {kind}, read as <unk>: {first_names(names)}"
+        for kind, names in line.unknown._asdict().items()
+        if names
+    ]
+    if outputs and not outputs[0].hypothesis.complete:
+        parts.append("incomplete (…): the search found no end")
+    if outputs and outputs[0].hypothesis.alignment is not None:
+        best = outputs[0].hypothesis
+        parts.append(draw_alignment(line.input_symbols, model.output_symbols(best), best.alignment or ()))
+    return "\n".join(parts) + "\n"

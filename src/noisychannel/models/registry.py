@@ -1,0 +1,133 @@
+"""The roles that models play, and nothing about them anywhere else.
+
+    role       model                         reads    writes   trained on
+    direct     SSNT, q(y | x)                input    output   pairs
+    channel    SSNT, p(x | y)                output   input    swapped pairs
+    lm         LanguageModel, p(y)           –        output   outputs (of the pairs, and unpaired ones)
+    seq2seq    Seq2Seq without attention     input    output   pairs
+    attention  Seq2Seq with attention        input    output   pairs
+
+Direct model, channel and language model are those of the paper's equation (3); the other two are its baselines. A new
+role is a new entry of ``ROLES`` here and a section of the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, get_args
+
+from torch import nn
+
+from noisychannel.models.lm import LanguageModel
+from noisychannel.models.seq2seq import Seq2Seq
+from noisychannel.models.ssnt import SSNT
+
+Role = Literal["direct", "channel", "lm", "seq2seq", "attention"]
+Vocabulary = Literal["input", "output"]
+CorpusKind = Literal["pairs", "swapped pairs", "outputs"]
+"""What a model is trained on; ``data`` knows which sequences that means."""
+
+MODEL_CLASSES: dict[str, type[nn.Module]] = {"SSNT": SSNT, "LanguageModel": LanguageModel, "Seq2Seq": Seq2Seq}
+"""By the name that config.json keeps."""
+
+
+class ModelSizes(Protocol):
+    """The part of a configuration that a model is built from."""
+
+    @property
+    def hidden_size(self) -> int: ...
+    @property
+    def num_layers(self) -> int: ...
+    @property
+    def embedding_size(self) -> int | None: ...
+    @property
+    def bidirectional(self) -> bool: ...
+    @property
+    def dropout(self) -> float: ...
+
+
+class ModelDescription(NamedTuple):
+    """What config.json keeps of a model: enough to build it again."""
+
+    class_name: str
+    arguments: Mapping[str, Any]
+
+    def build(self) -> nn.Module:
+        """The model with new weights. KeyError or TypeError if this version has no such model."""
+        return MODEL_CLASSES[self.class_name](**self.arguments)
+
+
+@dataclass(frozen=True)
+class RoleEntry:
+    """What there is to know about one role."""
+
+    name: Role
+    class_name: str
+    reads: Vocabulary | None
+    """The vocabulary of what it is given; None if it is given nothing."""
+    writes: Vocabulary
+    trained_on: CorpusKind
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Constructor arguments that belong to the role."""
+    refuses: Mapping[str, str] = field(default_factory=dict)
+    """Keys of its configuration that must stay off, with the reason."""
+
+    @property
+    def in_objective(self) -> bool:
+        """Whether it is a term of equation (3), so that tuned weights depend on it."""
+        return self.name in ("direct", "channel", "lm")
+
+    def describe(
+        self, sizes: ModelSizes, vocabulary_sizes: Mapping[Vocabulary, int], reads_features: bool = False
+    ) -> ModelDescription:
+        """The model of this role. ``reads_features``: whether features stand before the outputs of a language model."""
+        arguments = {
+            "hidden_size": sizes.hidden_size,
+            "num_layers": sizes.num_layers,
+            "embedding_size": sizes.embedding_size,
+            "dropout": sizes.dropout,
+        }
+        if self.reads is None:
+            own = {"vocab_size": vocabulary_sizes[self.writes]}
+            return ModelDescription(self.class_name, {**own, **arguments, "reads_features": reads_features})
+        own = {
+            "input_vocab_size": vocabulary_sizes[self.reads],
+            "output_vocab_size": vocabulary_sizes[self.writes],
+        }
+        if "bidirectional" not in self.refuses:
+            arguments["bidirectional"] = sizes.bidirectional
+        return ModelDescription(self.class_name, {**own, **arguments, **self.fixed})
+
+
+NO_WORD_LIST = {"word_list": "is for the language model (lm)"}
+
+_ALL = (
+    RoleEntry("direct", "SSNT", "input", "output", "pairs", refuses=NO_WORD_LIST),
+    RoleEntry(
+        "channel",
+        "SSNT",
+        "output",
+        "input",
+        "swapped pairs",
+        refuses=NO_WORD_LIST
+        | {
+            "bidirectional": "the channel reads the output while the search builds it from left to right, "
+            "so its encoder must be unidirectional"
+        },
+    ),
+    RoleEntry(
+        "lm",
+        "LanguageModel",
+        None,
+        "output",
+        "outputs",
+        refuses={"bidirectional": "a language model reads from left to right"},
+    ),
+    RoleEntry("seq2seq", "Seq2Seq", "input", "output", "pairs", {"attention": False}, NO_WORD_LIST),
+    RoleEntry("attention", "Seq2Seq", "input", "output", "pairs", {"attention": True}, NO_WORD_LIST),
+)
+ROLES: dict[Role, RoleEntry] = {role.name: role for role in _ALL}
+"""In the order in which they are listed."""
+
+assert tuple(ROLES) == get_args(Role)

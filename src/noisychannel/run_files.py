@@ -1,0 +1,104 @@
+"""The files of a run directory, and which of them exist.
+
+    run.json                      format and version, the groups, how many lines of data were read, dropped, truncated
+    config.yaml                   the configuration
+    input.vocabulary.json, output.vocabulary.json (and .sentencepiece)
+    direct/ channel/ lm/ …        one directory per role, with config.json and model.safetensors;
+                                  training.safetensors while the training is unfinished,
+                                  stopped.safetensors if a limit ended it, so that it can be continued
+    lm/word_list.safetensors      the outputs that the language model was trained on, if lm.word_list is set
+    metrics.jsonl                 one record per line: training losses, dev perplexities
+    weights.json                  the tuned weights, if the run has been tuned
+
+A run with groups has run.json and config.yaml only, and one such directory per group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from noisychannel.models.registry import ROLES
+
+OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard")
+LONGEST_NAME = 200
+"""Bytes of a directory's name."""
+
+
+class RunFiles:
+    """The files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def data_dir(self) -> Path:
+        """The encoded corpora, during training."""
+        return self.path / ".data"
+
+    @property
+    def header_file(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def weights_file(self) -> Path:
+        """Exists if the run has been tuned."""
+        return self.path / "weights.json"
+
+    def model_dir(self, role: str) -> Path:
+        return self.path / role
+
+    def model_file(self, role: str) -> Path:
+        return self.model_dir(role) / "model.safetensors"
+
+    def state_file(self, role: str) -> Path:
+        """Exists while the training of a model is unfinished."""
+        return self.model_dir(role) / "training.safetensors"
+
+    def stopped_file(self, role: str) -> Path:
+        """Exists if a limit ended the training of a model; training can be continued from it."""
+        return self.model_dir(role) / "stopped.safetensors"
+
+    @property
+    def word_list_file(self) -> Path:
+        """Exists if the language model was trained with lm.word_list."""
+        return self.model_dir("lm") / "word_list.safetensors"
+
+    def has_model(self, role: str) -> bool:
+        return self.model_file(role).exists()
+
+    def finished(self, role: str) -> bool:
+        return self.has_model(role) and not self.state_file(role).exists()
+
+    def unfinished(self, roles: Iterable[str]) -> list[str]:
+        """One warning for each of these models whose training was interrupted."""
+        warnings = []
+        for role in roles:
+            if self.state_file(role).exists():
+                best = "this is the best model so far" if self.has_model(role) else "there is no model yet"
+                warnings.append(
+                    f"{self.path}: the training of {role} is unfinished, {best}; "
+                    f"finish it with noisychannel train {self.config_file}"
+                )
+        return warnings
+
+
+def directory_name(group: str) -> str:
+    """The name of a group as that of a directory: readable, not hidden, not one of the run's own, not too long."""
+    name = re.sub(r"[/\\%\x00-\x1f\x7f]", lambda match: f"%{ord(match[0]):02X}", group)
+    if name.startswith(".") or name in (*ROLES, *OWN_FILES):
+        name = f"%{ord(name[0]):02X}{name[1:]}"
+    if len(name.encode()) > LONGEST_NAME:
+        digest = hashlib.sha256(group.encode()).hexdigest()[:16]
+        name = name.encode()[: LONGEST_NAME - 20].decode(errors="ignore") + f"…{digest}"
+    return name

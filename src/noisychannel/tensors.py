@@ -1,0 +1,45 @@
+"""Tensors in safetensors files, which are complete or absent. No pickle is ever loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from noisychannel.atomic import write_bytes
+from noisychannel.errors import NoisyChannelError
+
+
+def save_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write a safetensors file."""
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_bytes(file, save(contiguous, dict(metadata)))
+
+
+def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a safetensors file; a truncated file is refused."""
+    with _opened(file) as opened:
+        return {name: opened.get_tensor(name) for name in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
+
+
+def load_metadata(file: Path) -> dict[str, str]:
+    """The metadata alone, which is quick for a file of any size."""
+    with _opened(file) as opened:
+        return opened.metadata() or {}
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    try:
+        with safe_open(str(file), framework="pt") as opened:
+            yield opened
+    except (SafetensorError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise NoisyChannelError(
+            f"{file}: damaged or truncated ({reason}); restore it from a copy, or remove {file.parent} and train again"
+        ) from error

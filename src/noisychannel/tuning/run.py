@@ -1,0 +1,204 @@
+"""Tuning a run directory: the weights of its systems on its dev data, into weights.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+
+from noisychannel.data.prepare import DataSource
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.objective import Weights
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.errors import BadInputError
+from noisychannel.evaluation.decoding import with_all_terms
+from noisychannel.evaluation.held_out import HeldOut, rows_of_groups
+from noisychannel.evaluation.metrics import make_metric
+from noisychannel.noisy_channel import NoisyChannel, load_systems
+from noisychannel.reporting import Progress, Reporter, Silent
+from noisychannel.runs import RunDirectory
+from noisychannel.systems import SYSTEMS, System
+from noisychannel.tuning.loop import TuningResult, tune
+from noisychannel.tuning.pool import CandidatePool
+from noisychannel.weights import TermSource, TunedSystem, own_terms, system_of, write_systems
+
+FEW_PAIRS = 100
+"""Weights tuned on fewer dev pairs fit these pairs rather than the task."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions:
+    """How to tune.
+
+    Args:
+        systems: Which systems to tune, such as direct+lm; all that the run has models for if not given.
+        terms: Further terms, as NAME=KIND:RUN; KIND is lm (a second language model), density_ratio (a language model
+            that is subtracted) or word_list.
+        metric: What to optimise.
+        tokenize: sacrebleu's tokenizer for bleu.
+        n_best: Length of the n-best lists.
+        iterations: Most rounds of decoding.
+        limit: Use only so many dev pairs (of each group).
+        seed: Of the search over weights.
+        batch_size: Inputs decoded together.
+        device: auto takes a GPU if there is one.
+    """
+
+    systems: list[str] = field(default_factory=list)
+    terms: list[str] = field(default_factory=list)
+    metric: str = "accuracy"
+    tokenize: str | None = None
+    n_best: int = 10
+    iterations: int = 5
+    limit: int | None = None
+    seed: int = 1
+    batch_size: int = 32
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_best", 1), ("limit", 1), ("batch_size", 1), ("iterations", 0), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise BadInputError(f"--{name}: must be at least {least}, but is {value}")
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The models of one group of a run, and its dev data; a run without groups is one group."""
+
+    model: NoisyChannel
+    dev: HeldOut
+
+    def decode(self, weights: Weights, options: TuneOptions, progress: Progress) -> list[list[Hypothesis]]:
+        """The n-best lists of the dev inputs, with every term of every model."""
+        dev = self.dev
+        outputs = self.model.reweighted(weights).batch(
+            dev.inputs, options.n_best, dev.features, options.batch_size, progress, align=False
+        )
+        return with_all_terms(self.model, dev, outputs)
+
+
+def tune_run(
+    run: RunDirectory,
+    options: TuneOptions = TuneOptions(),  # noqa: B008 (frozen)
+    settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
+    reporter: Reporter = Silent(),  # noqa: B008 (no state)
+) -> list[TuningResult]:
+    """Tune every system asked for, and write weights.json. When all are tuned, the largest is the run's default.
+
+    All groups of a run share the weights. Each system is written as soon as it is tuned.
+    """
+    # EOS counts: with a length of 1 there is only the empty output.
+    if settings.max_length is not None and settings.max_length < 2:
+        raise BadInputError(f"--max_length: must be at least 2, but is {settings.max_length}")
+    terms = dict(map(TermSource.parse, options.terms))
+    systems = choose_systems(run, options.systems, terms, reporter)
+    rows = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
+    tuned: list[TuningResult] = []
+    for proposer in dict.fromkeys(system.proposer for system in systems):
+        some = [system for system in systems if system.proposer == proposer]
+        groups = [
+            _Group(model, HeldOut.read("dev", of_group[: options.limit], (), model.output_codec))
+            for group, of_group in rows.items()
+            for model in [load_systems(run.group(group), some, settings, options.device, terms, reporter)]
+        ]
+        tuned += _tune_systems(run, groups, some, terms, options, settings, reporter)
+    for of_group in run.groups():
+        write_systems(of_group, [], default=systems[-1].name)
+    return tuned
+
+
+def _tune_systems(
+    run: RunDirectory,
+    groups: Sequence[_Group],
+    systems: Sequence[System],
+    terms: Mapping[str, TermSource],
+    options: TuneOptions,
+    settings: SearchSettings,
+    reporter: Reporter,
+) -> list[TuningResult]:
+    """Systems of one proposing model, smallest first, on one pool of candidates."""
+    references = [texts for group in groups for texts in group.dev.references]
+    if not references:
+        raise BadInputError(f"{run.path}: there are no dev pairs to tune on; see --limit")
+    if len(references) < FEW_PAIRS:
+        reporter.warn(
+            f"{run.path}: tuning on {len(references)} dev pairs; weights that fit fewer than {FEW_PAIRS} may do worse "
+            "on other inputs than the direct model alone: give more dev pairs (data.dev, or a larger --limit)"
+        )
+    metric = make_metric(options.metric, options.tokenize, groups[0].model.output_codec.config)
+    texts = [group.model.output_codec.decode for group in groups for _ in group.dev.references]
+    pool = CandidatePool(metric, references, texts)
+    results: list[TuningResult] = []
+    with reporter.counting("tune") as progress:
+
+        @cache
+        def decode_once(weights: Weights) -> list[list[Hypothesis]]:
+            return [n_best for group in groups for n_best in group.decode(weights, options, progress)]
+
+        def decode(weights: Weights) -> list[list[Hypothesis]]:
+            # A further term of weight zero changes nothing: systems with and without it share the decoding.
+            extra = {name: weight for name, weight in weights.extra.items() if weight}
+            return decode_once(replace(weights, extra=extra))
+
+        for system in systems:
+            # A larger system can do whatever a smaller one does.
+            known = [
+                system.weights(result.weights.by_name())
+                for smaller, result in zip(systems, results, strict=False)
+                if system.contains(smaller)
+            ]
+            results.append(tune(system, decode, pool, options.iterations, options.seed, known=known))
+            for of_group in run.groups():
+                available = {**own_terms(of_group), **terms}
+                sources = {name: available[name] for name in system.extra}
+                write_systems(of_group, [tuned_system(results[-1], settings, len(references), sources)])
+    return results
+
+
+def choose_systems(
+    run: RunDirectory, names: Sequence[str], terms: Mapping[str, TermSource], reporter: Reporter
+) -> list[System]:
+    """The systems named, or all that the run has models for, smallest first: a larger one starts from the smaller."""
+    available = {**own_terms(run.groups()[0]), **terms}
+    everything = [name for name in SYSTEMS if name != "direct"]
+    if available:
+        everything.append("+".join([everything[-1], *available]))
+    chosen = [system_of(name, available) for name in dict.fromkeys(names or everything)]
+    for system in chosen:
+        if not system.free:
+            raise BadInputError(f"{system.name} has no weights to tune; name a larger system, or none for all")
+    lacking = {
+        system.name: (of_group, role)
+        for system in chosen
+        for of_group in run.groups()
+        for role in system.roles
+        if not of_group.has_model(role)
+    }
+    if names and lacking:
+        name, (of_group, role) = next(iter(lacking.items()))
+        fix = f"train it with --models {role}"
+        if of_group.state_file(role).exists():
+            fix = f"finish its training: noisychannel train {of_group.path}/config.yaml"
+        raise BadInputError(f"{of_group.path}: {name} needs the model {role}, which the run does not have; {fix}")
+    for of_group, role in dict.fromkeys(lacking.values()):
+        for warning in of_group.unfinished([role]):
+            reporter.warn(warning)
+    possible = [system for system in chosen if system.name not in lacking]
+    if not possible:
+        raise BadInputError(f"{run.path}: there is nothing to tune; train a direct model first")
+    return sorted(possible, key=lambda system: len(system.free))
+
+
+def tuned_system(
+    result: TuningResult, settings: SearchSettings, sentences: int, terms: Mapping[str, TermSource]
+) -> TunedSystem:
+    """What weights.json keeps of a tuning."""
+    record = {
+        "metric": result.metric,
+        "signature": result.signature,
+        "dev_score": result.dev_score,
+        "dev_sentences": sentences,
+        "history": [{**asdict(step), "weights": step.weights.by_name()} for step in result.history],
+    }
+    return TunedSystem(result.system, result.weights, settings, record, terms)
