@@ -23,7 +23,8 @@ import torch
 
 from noisychannel import __version__
 from noisychannel.data.prepare import DataConfig
-from noisychannel.training.config import ModelConfig, Role, RunConfig, TrainingConfig
+from noisychannel.models.registry import Role
+from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
 from noisychannel.training.run import train_run
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzäöüß"

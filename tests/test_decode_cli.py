@@ -17,13 +17,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from noisychannel import NoisyChannel, Weights
+from noisychannel.arguments import dump_config
 from noisychannel.cli.main import main
 from noisychannel.data.codec import Codec
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
 from noisychannel.text import Characters, TextConfig
-from noisychannel.training.config import dump_config
 from noisychannel.tuning import System, TuningResult, tune
 from toys import copy, double_vowels, tag, toy_config, write_pairs
 

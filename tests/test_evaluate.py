@@ -21,8 +21,7 @@ from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import make_metric
 from noisychannel.evaluation.significance import confidence_interval, paired_bootstrap
 from noisychannel.runs import RunDirectory
-from noisychannel.training.config import RunConfig
-from noisychannel.training.config import dump_config
+from noisychannel.training.config import RunConfig, dump_config
 from noisychannel.weights import TunedSystem, read_system, write_systems
 from toys import double_vowels, toy_config, write_pairs
 

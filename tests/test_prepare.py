@@ -23,6 +23,7 @@ from noisychannel.data.corpus import Sequences
 from noisychannel.data.prepare import Counts, DataConfig, DataSource, Prepared, open_corpus, prepare
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.ids import EOS, UNK
+from noisychannel.models.registry import ROLES, Role
 from noisychannel.text import TextConfig
 
 Table = list[list[str]]
@@ -89,17 +90,17 @@ def named(codec: Codec, sequences: Sequences | None) -> Table:
 
 
 def direct(prepared: Prepared, split: Any = "train") -> tuple[Table, Table]:
-    corpus = open_corpus(prepared.directory, "direct", split)
+    corpus = open_corpus(prepared.directory, "pairs", split)
     return named(prepared.input_codec, corpus.inputs), named(prepared.output_codec, corpus.outputs)
 
 
 def channel(prepared: Prepared, split: Any = "train") -> tuple[Table, Table]:
-    corpus = open_corpus(prepared.directory, "channel", split)
+    corpus = open_corpus(prepared.directory, "swapped pairs", split)
     return named(prepared.output_codec, corpus.inputs), named(prepared.input_codec, corpus.outputs)
 
 
 def language_model(prepared: Prepared, split: Any = "train") -> Table:
-    corpus = open_corpus(prepared.directory, "lm", split)
+    corpus = open_corpus(prepared.directory, "outputs", split)
     assert corpus.inputs is None
     return named(prepared.output_codec, corpus.outputs)
 
@@ -115,7 +116,7 @@ def test_ids_of_a_small_corpus(shop: Workshop) -> None:
     prepared = shop.prepare("ab\txyy\nb\ty\n", dev="aab\tx\n")
     assert prepared.input_codec.symbols == ("b", "a")
     assert prepared.output_codec.symbols == ("y", "x")
-    corpus = open_corpus(prepared.directory, "direct", "train")
+    corpus = open_corpus(prepared.directory, "pairs", "train")
     assert corpus.inputs is not None
     assert [corpus.inputs[n].tolist() for n in range(2)] == [[5, 4, 2], [4, 2]]
     assert [corpus.outputs[n].tolist() for n in range(2)] == [[5, 4, 4, 2], [4, 2]]
@@ -144,9 +145,9 @@ def test_the_language_model_reads_features_where_all_its_outputs_have_them(shop:
 
 
 @pytest.mark.parametrize("role", ["seq2seq", "attention"])
-def test_the_baselines_read_what_the_direct_model_reads(shop: Workshop, role: str) -> None:
+def test_the_baselines_read_what_the_direct_model_reads(shop: Workshop, role: Role) -> None:
     prepared = shop.prepare("ab\txy\tV\n", columns="unimorph")
-    corpus = open_corpus(prepared.directory, role, "train")
+    corpus = open_corpus(prepared.directory, ROLES[role].trained_on, "train")
     assert named(prepared.input_codec, corpus.inputs) == [["<V>", "a", "b", "<eos>"]]
     assert named(prepared.output_codec, corpus.outputs) == spelled("xy")
 
@@ -202,9 +203,9 @@ def test_parallel_files(shop: Workshop) -> None:
 
 def test_preparing_again_gives_the_same_and_replaces_what_was_there(shop: Workshop) -> None:
     def fingerprints(prepared: Prepared) -> list[str]:
-        roles = ("lm", "direct", "channel")
+        kinds = ("outputs", "pairs", "swapped pairs")
         return [
-            open_corpus(prepared.directory, role, split).fingerprint for role in roles for split in ("train", "dev")
+            open_corpus(prepared.directory, kind, split).fingerprint for kind in kinds for split in ("train", "dev")
         ]
 
     long, short = "ab\txy\tV;N\nb\ty\tN\n" * 9, "b\ty\tN\n"
@@ -332,7 +333,7 @@ def test_unknown_symbols_are_counted(shop: Workshop) -> None:
     assert prepared.counts["dev"].unknown == Counter({"z": 2, "q": 2, "b": 1})
     assert prepared.counts["unpaired"].unknown == Counter()
     assert prepared.counts["dev"].summary() == "2 lines, 5 unknown symbols ('z' ×2, 'q' ×2, 'b' ×1)"
-    corpus = open_corpus(prepared.directory, "direct", "dev")
+    corpus = open_corpus(prepared.directory, "pairs", "dev")
     assert corpus.inputs is not None
     assert corpus.inputs[0].tolist() == [4, UNK, UNK, EOS]
 

@@ -14,7 +14,7 @@ from noisychannel.ids import EOS, PAD
 from noisychannel.models import SSNT, LanguageModel, Seq2Seq
 from noisychannel.models import stacked as stacked_module
 from noisychannel.models.masks import Masks
-from noisychannel.models.stacked import StackedLSTM, share_weights, stack
+from noisychannel.models.stacked import StackedLSTM, share_weights, stack, unsupported
 
 with interpreted():
     from noisychannel.kernels import lstm as fused
@@ -143,3 +143,48 @@ def test_kernels_are_the_portable_steps(N: int, B: int, H: int) -> None:
         back(g, c, a, dh, dc, dg)
         runs.append((g, h, a, dc, dg))
     torch.testing.assert_close(runs[1], runs[0], rtol=1e-5, atol=1e-6)
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.scale = nn.Linear(2, 2), nn.Parameter(torch.ones(2))
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Embedding(3, 2), nn.Linear(2, 3)
+        self.two.weight = self.one.weight
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_our_models_are_supported(name: str) -> None:
+    assert unsupported(MAKERS[name](8)) is None
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (Scaled, "the layer Scaled is not supported"),
+        (Tied, "layers of Tied share a parameter"),
+        (lambda: nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)), "the layer LayerNorm is not supported"),
+        (lambda: nn.Sequential(nn.BatchNorm1d(2, affine=False)), "the layer BatchNorm1d is not supported"),
+        (lambda: nn.Sequential(nn.AlphaDropout(0.1)), "the layer AlphaDropout is not supported"),
+        (lambda: nn.Sequential(nn.LSTM(2, 2)), "this kind of LSTM is not supported"),
+        (lambda: nn.LSTM(2, 2, batch_first=True, bidirectional=True), "this kind of LSTM is not supported"),
+    ],
+)
+def test_other_layers_are_named(make: Callable[[], nn.Module], reason: str) -> None:
+    assert unsupported(make()) == reason
+    if "share" not in reason:
+        with pytest.raises(ValueError, match=f"cannot stack: {reason}"):
+            stack([make(), make()], Masks(2))
+
+
+def test_layers_without_weights_are_kept() -> None:
+    models = [nn.Sequential(nn.Linear(2, 2), nn.Tanh()) for _ in range(2)]
+    assert unsupported(models[0]) is None
+    x = torch.randn(4, 2)
+    expected = torch.cat([models[0](x[:2]), models[1](x[2:])])
+    torch.testing.assert_close(stack(models, Masks(2))(x), expected)

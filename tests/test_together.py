@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from noisychannel.errors import NoisyChannelError
-from noisychannel.runs import RunDirectory, load_tensors
+from noisychannel.models import LanguageModel
+from noisychannel.models.registry import MODEL_CLASSES, Role
+from noisychannel.runs import RunDirectory
+from noisychannel.tensors import load_tensors
 from noisychannel.training import jobs, together
-from noisychannel.training.config import Role, RunConfig
+from noisychannel.training.config import RunConfig
 from noisychannel.training.events import Event, Finished
+from noisychannel.training.learner import Learner
 from noisychannel.training.run import train_run
 from noisychannel.training.together import _rounded
 from toys import copy, double_vowels, reverse, toy_config, write_pairs
@@ -182,8 +188,6 @@ def test_networks_in_bf16_train_about_as_well(tmp_path: Path) -> None:
 
 
 def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from noisychannel.training.learner import Learner
-
     record = Learner.record
 
     def fails(self: Learner, interval_loss: float) -> None:
@@ -197,6 +201,63 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: py
     for group in GROUPS:
         assert run.group(group).finished("direct")
         assert run.group(group).finished("lm") == (group != "doubled")
+
+
+class OddLanguageModel(LanguageModel):
+    """A model with a parameter of its own, outside any layer that can be stacked."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, outputs: Tensor, output_lengths: Tensor) -> Tensor:
+        return self.scale * super().forward(outputs, output_lengths)
+
+
+def test_a_model_that_cannot_be_stacked_is_trained_on_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODEL_CLASSES, "LanguageModel", OddLanguageModel)
+    settings = {"max_epochs": 2, "learning_rate": 0.003}
+    apart, one = grouped(tmp_path / "apart", False, **settings), grouped(tmp_path / "one", True, **settings)
+    train(apart)
+    said: list[str] = []
+    finished = train_run(one, lambda event: None, said.append)
+    assert sorted(x.label for x in finished) == sorted(f"{g} {role}" for g in GROUPS for role in ("direct", "lm"))
+    (line,) = [line for line in said if "stack" in line]
+    assert line == (
+        "lm: cannot be trained as a stack (the layer OddLanguageModel is not supported); training one model at a time"
+    )
+    assert_same_training(one, apart)
+    for group in GROUPS:
+        ours, theirs = (RunDirectory(Path(config.run_dir)).group(group).model_file("lm") for config in (one, apart))
+        (x, _), (y, _) = load_tensors(ours), load_tensors(theirs)
+        assert all(torch.equal(x[name], y[name]) for name in y), "the very same loop"
+        assert x["scale"] != 1
+
+
+def test_one_that_fails_outside_a_stack_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MODEL_CLASSES, "LanguageModel", OddLanguageModel)
+    record = Learner.record
+    monkeypatch.setattr(
+        Learner,
+        "record",
+        lambda self, loss: record(self, float("nan") if self.job.label == "doubled lm" else loss),
+    )
+    config = grouped(tmp_path, True, max_epochs=1)
+    with pytest.raises(NoisyChannelError, match="doubled lm: the loss became nan"):
+        train(config)
+    assert RunDirectory(Path(config.run_dir)).group("reversed").finished("lm")
+
+
+def test_no_more_processes_than_models_or_cores() -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    cores = jobs.cores()
+    assert jobs.choose_processes(1, cpu) == 1
+    assert jobs.choose_processes(1000, cpu) == cores
+    assert jobs.choose_processes(1000, gpu) == min(cores, jobs.GPU_PROCESSES)
+    assert jobs.choose_processes(3, cpu, wanted=16) == 3, "never more than there are models"
+    assert jobs.choose_processes(1000, cpu, wanted=cores + 5) == cores + 5, "the user knows best"
 
 
 def test_sizes_are_few_and_hardly_larger() -> None:

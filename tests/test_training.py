@@ -15,11 +15,12 @@ import pytest
 import torch
 
 from noisychannel import SSNT
+from noisychannel.arguments import dump_config
 from noisychannel.errors import BadInputError, NoisyChannelError
-from noisychannel.runs import RunDirectory, load_tensors
-from noisychannel.training.config import RunConfig
+from noisychannel.runs import RunDirectory
+from noisychannel.tensors import load_tensors
+from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.events import Finished
-from noisychannel.training.config import dump_config, parse_config
 from noisychannel.training.run import train_run, train_runs
 from toys import copy, double_vowels, reverse, toy_config
 
@@ -202,7 +203,7 @@ def test_groups_are_trained_apart_in_one_run(tmp_path: Path) -> None:
     run = RunDirectory.open(Path(config.run_dir))
     assert run.header()["groups"] == ["copied", "doubled/2"]
     assert isinstance(run.group("doubled/2").load_model("direct"), SSNT)
-    with pytest.raises(BadInputError, match="one run for each group; name one of them: copied, doubled%2F2"):
+    with pytest.raises(BadInputError, match="one run per group; choose one of them: copied, doubled%2F2"):
         run.codecs()
 
 
@@ -221,7 +222,7 @@ def test_another_configuration_or_other_data_is_not_mixed_into_a_run(tmp_path: P
     config = toy_config(tmp_path, max_epochs=1)
     train(config)
     other = replace(config, direct=replace(config.direct, hidden_size=48))
-    with pytest.raises(BadInputError, match=r"begun with direct\.hidden_size: 32, not 48"):
+    with pytest.raises(BadInputError, match=r"started with direct\.hidden_size: 32, not 48"):
         train(other)
     config.models = ["direct", "lm"]
     for split in ("dev", "train"):
@@ -268,7 +269,7 @@ def test_a_second_training_is_kept_out_of_the_directory(tmp_path: Path) -> None:
     Path(config.run_dir).mkdir()
     with (Path(config.run_dir) / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(BadInputError, match="another training"):
+        with pytest.raises(BadInputError, match="in use by another process"):
             train(config)
     train(config)
 

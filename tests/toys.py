@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from noisychannel.data.prepare import DataConfig
-from noisychannel.training.config import ModelConfig, Role, RunConfig, TrainingConfig
+from noisychannel.models.registry import Role
+from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
 
 LETTERS = "abdeiklmou"
 VOWELS = set("aeiou")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import asdict, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -28,7 +28,6 @@ from noisychannel.errors import BadInputError, did_you_mean
 
 T = TypeVar("T")
 
-HELP = ("-h", "--help")
 PLAIN_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 PLACEHOLDERS = {int: "N", float: "X", str: "TEXT"}
 LONGEST_LINE = 100
@@ -74,7 +73,8 @@ def section_of(cls: type[T], file: Path, section: str) -> T:
     values = load_yaml(file).get(section, {})
     if not isinstance(values, dict):
         raise BadInputError(f"{file}: {section} must be a section with keys and values, but is {values!r}")
-    return _build(cls, _read_mapping(cls, values, str(file), f"{section}."))
+    given = _read_mapping(cls, values, str(file), f"{section}.")
+    return _build(cls, {key.removeprefix(f"{section}."): one for key, one in given.items()})
 
 
 def dump_config(config: Any) -> str:
@@ -91,7 +91,7 @@ def check_at_least(least: int, options: object, *names: str) -> None:
 
 
 def asks_for_help(words: Sequence[str]) -> bool:
-    return any(word in HELP for word in words)
+    return "-h" in words or "--help" in words
 
 
 def all_keys(cls: type, prefix: str = "") -> dict[str, Any]:
@@ -109,9 +109,6 @@ def describe_keys(cls: type) -> str:
     """The keys of a dataclass for ``--help``: options, what they do, and their defaults."""
     width = min(LONGEST_LINE, shutil.get_terminal_size((LONGEST_LINE, 24)).columns)
     return "\n".join(_describe(cls(), "", width))
-
-
-# Reading.
 
 
 def load_yaml(file: Path) -> dict[str, Any]:
@@ -153,7 +150,7 @@ def _read_mapping(cls: type, values: Mapping[Any, Any], where: str, prefix: str 
     for name, value in values.items():
         key, kind = f"{prefix}{name}", kinds.get(name)
         if kind is None:
-            known = [*all_keys(cls, prefix), *(f"{prefix}{name}" for name in kinds)]
+            known = dict.fromkeys(f"{prefix}{name}" for name in kinds) | all_keys(cls, prefix)
             raise BadInputError(f"{where}: unknown key {key}{did_you_mean(key, known)}")
         if is_dataclass(kind):
             if not isinstance(value, dict):
@@ -167,7 +164,7 @@ def _read_mapping(cls: type, values: Mapping[Any, Any], where: str, prefix: str 
 
 
 def _read_words(cls: type, words: Sequence[str], positional: Sequence[str]) -> dict[str, Given]:
-    """The values of a command line by dotted key; of a repeated option the last one counts."""
+    """The values of a command line by dotted key. The last of a repeated option counts."""
     kinds, given = all_keys(cls), dict[str, Given]()
     free, rest, left = list(positional), list[str](), list(reversed(words))
     while left:
@@ -182,11 +179,13 @@ def _read_words(cls: type, words: Sequence[str], positional: Sequence[str]) -> d
         elif free and free[0].endswith("*"):
             rest.append(word)
         elif free:
-            given[free[0]] = Given(word, f"--{free.pop(0)}", is_word=True)
+            key = free.pop(0)
+            given[key] = Given(word, f"--{key}", is_word=True)
         else:
             raise BadInputError(f"unexpected argument {word!r}; see --help")
     if rest:
-        given[free[0].removesuffix("*")] = Given(rest, f"--{free[0].removesuffix('*')}", is_word=False)
+        key = free[0].removesuffix("*")
+        given[key] = Given(rest, f"--{key}", is_word=False)
     return given
 
 
@@ -205,9 +204,6 @@ def _split_option(word: str, kinds: Mapping[str, Any]) -> tuple[str, str | None]
 def _can_be_value(word: str, kind: Any) -> bool:
     """Whether the word after an option is its value: for true or false only these two, else it is a new argument."""
     return word in ("true", "false") if kind is bool else not word.startswith("--")
-
-
-# Building.
 
 
 def _build(cls: type[T], given: Mapping[str, Given]) -> T:
@@ -234,6 +230,8 @@ def _convert(kind: Any, given: Given) -> Any:
     from jsonargparse import ArgumentError
 
     value, is_word = given.value, given.is_word
+    if isinstance(value, str) and (kind is str or str in get_args(kind)) and get_origin(kind) is not list:
+        return None if is_word and value == "null" and type(None) in get_args(kind) else value
     if get_origin(kind) is list and isinstance(value, str) and not (is_word and value.startswith("[")):
         value, is_word = [value], False
     parser = _parser_of(kind)
@@ -259,29 +257,26 @@ def expected(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, inside))}"
     if get_origin(kind) is list:
-        items = expected(inside[0])
-        return items.replace("one of", "one or more of", 1) if get_origin(inside[0]) is Literal else f"a list ({items})"
+        one = expected(inside[0])
+        return one.replace("one of", "one or more of", 1) if get_origin(inside[0]) is Literal else f"a list ({one})"
     if get_origin(kind) in (Union, UnionType):
         return " or ".join("null" if one is type(None) else expected(one) for one in inside)
     return PLAIN_NAMES.get(kind, str(kind))
 
 
-# Explaining.
-
-
 def _describe(defaults: Any, prefix: str, width: int) -> Iterator[str]:
     """The keys of a dataclass, then its sections, each under a line that says what it is about."""
     kinds, about = get_type_hints(type(defaults)), _descriptions(type(defaults))
-    for field in fields(defaults):
-        if not is_dataclass(kinds[field.name]):
-            value = getattr(defaults, field.name)
-            yield f"  --{prefix}{field.name}{_placeholder(kinds[field.name])}"
-            text = about.get(field.name, "") + _default(value)
+    sections = {name: getattr(defaults, name) for name, kind in kinds.items() if is_dataclass(kind)}
+    for name, kind in kinds.items():
+        if name not in sections:
+            value = getattr(defaults, name)
+            yield f"  --{prefix}{name}{' true|false' if value is True else _placeholder(kind)}"
+            text = about.get(name, "") + _default(value)
             yield from textwrap.wrap(text, width, initial_indent=" " * 8, subsequent_indent=" " * 8)
-    for field in fields(defaults):
-        if is_dataclass(kinds[field.name]):
-            yield f"\n{prefix}{field.name}: {about.get(field.name, '')}"
-            yield from _describe(getattr(defaults, field.name), f"{prefix}{field.name}.", width)
+    for name, section in sections.items():
+        yield f"\n{prefix}{name}: {about.get(name, '')}"
+        yield from _describe(section, f"{prefix}{name}.", width)
 
 
 def _descriptions(cls: type) -> dict[str, str]:

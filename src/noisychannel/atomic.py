@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written beside their place, flushed to disk, then renamed into it."""
+"""Files that are complete or absent: written under another name, flushed to disk, then renamed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from noisychannel.errors import NoisyChannelError
 
 
 def write_bytes(file: Path, content: bytes) -> None:
-    """Replace ``file`` by ``content``; on any failure the old file stays and nothing else is left behind."""
+    """Replace the content of ``file``. If anything fails, the old file stays and nothing else is left behind."""
     beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         try:
@@ -30,7 +30,7 @@ def write_text(file: Path, content: str) -> None:
 
 
 def cannot_write(file: Path, error: OSError) -> NoisyChannelError:
-    """The complaint about a file that cannot be written, most often for want of space."""
+    """The error for a file that cannot be written, most often because the disk is full."""
     return NoisyChannelError(
-        f"{file}: cannot be written ({error.strerror or error}); make room or mend the directory, then repeat"
+        f"{file}: cannot be written ({error.strerror or error}); free some space or fix the directory, then try again"
     )

@@ -13,7 +13,7 @@ class NoisyChannelError(Exception):
 
 
 class BadInputError(NoisyChannelError, ValueError):
-    """A file, option or configuration that cannot be used as it is. Exit code 2."""
+    """A file, option or configuration that cannot be used. Exit code 2."""
 
     exit_code = 2
 

@@ -1,4 +1,4 @@
-"""The four symbols every vocabulary begins with, and what sequences of ids have in common."""
+"""The four symbols at the start of every vocabulary, and functions on padded sequences of ids."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ SPECIAL_SYMBOLS = ("<pad>", "<bos>", "<eos>", "<unk>")
 
 
 def inside(lengths: Tensor, size: int, device: torch.device) -> Tensor:
-    """True at the positions before each sequence's end: [B] -> [B,size]."""
+    """True inside each sequence, false in its padding: [B] -> [B,size]."""
     return torch.arange(size, device=device) < lengths.to(device)[:, None]
 
 
 def after_bos(outputs_BJ: Tensor) -> Tensor:
-    """BOS v_1 .. v_{J-1}: what has been said before each output position."""
+    """BOS v_1 .. v_{J-1}: the symbol before each output position."""
     return torch.cat([torch.full_like(outputs_BJ[:, :1], BOS), outputs_BJ[:, :-1]], dim=1)
 
 
 def reversed_within(x_BT: Tensor, lengths: Tensor) -> Tensor:
-    """Each row reversed inside its length, padding left in place: [B,T,...], [B] -> [B,T,...]."""
+    """Each row reversed within its length; padding stays in place: [B,T,...], [B] -> [B,T,...]."""
     steps = torch.arange(x_BT.shape[1], device=x_BT.device)
     lengths = lengths.to(x_BT.device)[:, None]
     source = torch.where(steps < lengths, lengths - 1 - steps, steps)
@@ -31,17 +31,17 @@ def require_eos(name: str, ids_BT: Tensor, lengths: Tensor) -> None:
     """Raise ValueError unless every sequence is [B,T] ids, ends in EOS, and has no EOS before its end."""
     if ids_BT.dim() != 2 or lengths.shape != ids_BT.shape[:1]:
         raise ValueError(
-            f"{name} must be ids [B,T] with lengths [B], but are {list(ids_BT.shape)}, {list(lengths.shape)}"
+            f"{name} must be ids [B,T] with lengths [B], but are {list(ids_BT.shape)} and {list(lengths.shape)}"
         )
     lengths = lengths.to(ids_BT.device)
     if len(lengths) == 0:
         return
     if not bool(((lengths >= 1) & (lengths <= ids_BT.shape[1])).all()):
-        raise ValueError(f"{name}: lengths must lie in 1..{ids_BT.shape[1]} (EOS included), but are {lengths.tolist()}")
+        raise ValueError(f"{name}: lengths must be in 1..{ids_BT.shape[1]} (EOS included), but are {lengths.tolist()}")
     ends = (ids_BT == EOS) & inside(lengths, ids_BT.shape[1], ids_BT.device)
     good = ends.gather(1, lengths[:, None] - 1).squeeze(1) & (ends.sum(1) == 1)
     if not bool(good.all()):
         row = int((~good).nonzero()[0])
         raise ValueError(
-            f"{name}[{row}] must end in EOS (id {EOS}) and hold no other: {ids_BT[row, : int(lengths[row])].tolist()}"
+            f"{name}[{row}] must end in its only EOS (id {EOS}), but is {ids_BT[row, : int(lengths[row])].tolist()}"
         )

@@ -9,16 +9,16 @@ with â, ĉ the row maxima. Its gradient is two more products: with G the gradie
 
     ∂/∂a_i[w] = Σ_j G_ij 1[v_j = w] - exp(a_i[w] - â_i) Σ_j (G_ij / P_ij) exp(c_j[w] - ĉ_j),    P = the product above.
 
-If the two maxima disagree strongly, P comes near the smallest float and its summands have been lost. What is
-lost is at most V times the smallest normal float, so an entry with P below V · tiny / eps is recomputed the long
-way, from its own V sums, in value and in gradient. The result is exact for every finite input.
+If the two maxima belong to very different symbols, P comes near the smallest float and its summands underflow. The
+error is at most V times the smallest normal float, so an entry with P below V · tiny / eps is recomputed from its own V
+logits, in value and in gradient. The result is exact for every finite input.
 
 The product of shifted exponentials is that of k2's fast_rnnt, for transducers with an additive joiner
 (``rnnt_loss_simple``: https://github.com/danpovey/fast_rnnt; Kuang et al., 2022, https://arxiv.org/abs/2206.13236).
-What differs: there the blank is one of the V symbols, here a gate apart from the softmax decides between emit and
+The differences: there the blank is one of the V symbols, here a gate outside the softmax decides between emit and
 shift; there the smallest normal float is added to P before the logarithm, so an entry that underflows gets a wrong
-value, here it is recomputed; there the gradient is autograd's, which keeps both exponentials, here it is the formula
-above, which keeps neither.
+value, here it is recomputed; there autograd computes the gradient and stores both exponentials, here the formula above
+needs neither.
 
 Shapes: B batch, I input positions, J output positions, V symbols, N entries that are recomputed.
 """
@@ -36,7 +36,7 @@ from noisychannel import kernels
 from noisychannel.precision import at_least_float32, exact_products
 
 RECOMPUTED_AT_ONCE = 1 << 22
-"""Floats in one block of entries that are recomputed: bounds the memory when every entry needs it."""
+"""Floats in one block of recomputed entries: bounds the memory if all entries are recomputed."""
 
 
 def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor)
 def log_normaliser(input_scores: Tensor | Scaled, output_scores: Tensor | Scaled) -> Tensor:
     """log Σ_w exp(a_i[w] + c_j[w]), for a search that needs every word: [B,I,V], [B,J,V] -> [B,I,J].
 
-    A side that meets many others is best given as ``Scaled.of(scores)``, computed once.
+    Pass a side that is used many times as ``Scaled.of(scores)``, computed once.
     """
     scores = [x.scores if isinstance(x, Scaled) else x for x in (input_scores, output_scores)]
     _check(*scores)
@@ -101,7 +101,7 @@ class _WordLogProbs(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         input_scores, output_scores, targets, product_BIJ, lost_N3 = ctx.saved_tensors
         grad_BIJ = grads[0]
-        # Recomputed, being cheaper than kept.
+        # Cheaper to compute again than to store.
         a, c = Scaled.of(input_scores), Scaled.of(output_scores)
         ratio_BIJ = -grad_BIJ / product_BIJ
         ratio_BIJ[tuple(lost_N3.unbind(1))] = 0.0
@@ -121,7 +121,7 @@ class _Normaliser(NamedTuple):
     log: Tensor
     """log Z, [B,I,J]."""
     product: Tensor
-    """P, [B,I,J]; meaningless in the entries that were lost."""
+    """P, [B,I,J]; undefined for the recomputed entries."""
     lost_N3: Tensor
     """The entries (b, i, j) that were recomputed."""
 
@@ -143,7 +143,7 @@ def _threshold(dtype: torch.dtype, vocab_size: int) -> float:
 
 
 def _long_way(entries_N3: Tensor, a: Scaled, c: Scaled) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
-    """The V logits of each listed entry (b, i, j), a block of entries at a time."""
+    """The V logits of each listed entry (b, i, j), one block of entries at a time."""
     for block in entries_N3.split(max(1, RECOMPUTED_AT_ONCE // a.scores.shape[2])):
         b, i, j = block.unbind(1)
         yield (b, i, j), a.scores[b, i] + c.scores[b, j]

@@ -1,22 +1,26 @@
 """The shift/emit lattice of SSNT, exactly, in O(I·J).
 
-Position i of the input and j of the output (0-based here) make a node. From it the model either *shifts* to
-(i+1, j) or *emits* output j and goes on to (i, j+1):
+Position i of the input and position j of the output (0-based here) are a node. From it the model either *shifts* to
+(i+1, j) or *emits* output j and moves to (i, j+1):
 
     arrive(i, j) = arrive(i-1, j)·shift(i-1, j) + leave(i, j-1)        leave(0, -1) = 1, leave(i>0, -1) = 0
     leave(i, j)  = arrive(i, j)·emit(i, j)·p(v_j | i, j)               p(v, z_J = I | u) = leave(I-1, J-1)
 
-Both terms of ``arrive`` lie on the previous anti-diagonal, so a diagonal is one vector operation and nothing is
-ever subtracted: there is no telescoped sum to cancel, and no floor. The same recursion over another semiring
-answers another question (see ``semirings``). On a GPU the log-marginal has kernels of its own (see ``kernels``).
+``leave(i, j)`` is the paper's α(i, j), the probability of v_1..v_j with z_j = i; the paper computes it in O(I²·J). The
+loss, equation (2) of the paper, is -log leave(I-1, J-1) summed over the training pairs: ``-log_marginal``.
 
-The way back carries a *flow* of one unit from leave(I-1, J-1) to the start, dividing it at each node by the
-semiring's ``share``. For the log semiring the flow through ``leave(i, j)`` is the posterior p(z_j = i | u, v) and
-is at once the gradient; every number in it is a product of numbers in [0, 1], so it cannot overflow. For the
-max semiring it is the best alignment, for coin tosses a sample.
+Both terms of ``arrive`` are on the previous anti-diagonal, so a diagonal is one vector operation. Nothing is
+subtracted: there is no telescoped sum in which digits could cancel, and no lowest value. The same recursion over
+another semiring answers another question (see ``semirings``). On a GPU the log-marginal has its own kernels (see
+``kernels``).
+
+The backward pass sends a *flow* of one unit from leave(I-1, J-1) to the start and divides it at each node by the
+semiring's ``share``. For the log semiring the flow through ``leave(i, j)`` is the posterior p(z_j = i | u, v), which is
+also the gradient. Every number in it is a product of numbers in [0, 1], so it cannot overflow. For the max semiring it
+is the best alignment, for coin tosses a sample.
 
 Shapes: B batch, I input positions, J output positions, D = I + J - 1 diagonals, K = min(I, J). A *skewed* tensor
-[D, B, K] holds node (i, j) at [i + j, b, i], or at [i + j, b, j] where the output is the shorter side.
+[D, B, K] has node (i, j) at [i + j, b, i], or at [i + j, b, j] if the output is the shorter side.
 """
 
 from __future__ import annotations
@@ -42,7 +46,10 @@ class Flow(NamedTuple):
 
 
 def log_marginal(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> Tensor:
-    """log p(v, z_J = I | u) summed over alignments: [B,I,J], [B,I,J], [B], [B] -> [B]. Differentiable once."""
+    """log p(v, z_J = I | u), summed over alignments: [B,I,J], [B,I,J], [B], [B] -> [B]. Differentiable once.
+
+    Its negative, summed over pairs, is the loss of equation (2).
+    """
     _check(word_logp, emit_logit, input_lengths, output_lengths)
     if kernels.usable(word_logp, emit_logit):
         from noisychannel.kernels import lattice as fused
@@ -95,7 +102,7 @@ def entropy(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output
 
 
 class _LogMarginal(torch.autograd.Function):
-    """The total weight of all paths; its gradient is the flow, so autograd never walks through the loop."""
+    """The total weight of all paths. Its gradient is the flow, so autograd does not record the loop."""
 
     @staticmethod
     def forward(
@@ -114,7 +121,7 @@ class _LogMarginal(torch.autograd.Function):
         share_DBK, emit_logit = ctx.saved_tensors
         flow = _descend(ctx.frame, share_DBK)
         grad_B11 = grads[0][:, None, None]
-        # d log emit / d logit = shift and d log shift / d logit = -emit; a padded logit may be anything.
+        # d log emit / d logit = shift and d log shift / d logit = -emit. A padded logit can have any value.
         logit = at_least_float32(emit_logit)
         grad_emit = grad_B11 * (flow.emit * torch.sigmoid(-logit) - flow.shift * torch.sigmoid(logit))
         grad_emit = grad_emit.masked_fill(flow.emit + flow.shift == 0, 0.0)
@@ -144,14 +151,14 @@ def _log_weights(
 
 
 class _Frame(NamedTuple):
-    """How a batch of lattices lies in skewed tensors."""
+    """Where the nodes of a batch of lattices are in skewed tensors."""
 
     over_inputs: bool
-    """The last dimension is the input position; else the output position. The shorter of the two."""
+    """Whether the last dimension is the input position; otherwise it is the output position. The shorter of the two."""
     last: Tensor
     """The diagonal of each sentence's last node, [B]."""
     place: Tensor
-    """And its place on that diagonal, [B]."""
+    """Its index on that diagonal, [B]."""
 
     @staticmethod
     def of(x_BIJ: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> _Frame:
@@ -161,7 +168,7 @@ class _Frame(NamedTuple):
         return _Frame(over_inputs, input_lengths + output_lengths - 2, place)
 
     def skew(self, x_BIJ: Tensor) -> Tensor:
-        """[B,I,J] -> [D,B,K]: row k moves right by k when rows are cut one shorter; -inf where there is no node."""
+        """[B,I,J] -> [D,B,K]: row k moves right by k because rows get one shorter; -inf if there is no node."""
         x = x_BIJ if self.over_inputs else x_BIJ.mT
         B, K, L = x.shape
         wide = F.pad(x, (0, K), value=-torch.inf).flatten(1)
@@ -180,7 +187,7 @@ class _Frame(NamedTuple):
 
 
 class _Ascent(NamedTuple):
-    """Skewed elements [D,...,B,K]: what reached each node by a shift, what by an emission, and what leaves it."""
+    """Skewed elements [D,...,B,K]: what reaches each node by a shift, what by an emission, and what leaves it."""
 
     by_shift: Tensor
     by_emit: Tensor
@@ -200,7 +207,7 @@ def _ascend(semiring: Semiring, frame: _Frame, emitting_BIJ: Tensor, shifting_BI
         left = semiring.times(arrive, semiring.lift(emitting))
         shifted = semiring.times(arrive, semiring.lift(shifting))
         leave.append(left)
-        # The move along the last dimension goes one place on; the other stays in place.
+        # The move along the last dimension shifts the tensor by one; the other does not.
         if frame.over_inputs:
             shifted = torch.cat([nothing_before, shifted[..., :-1]], dim=-1)
         else:
@@ -211,9 +218,9 @@ def _ascend(semiring: Semiring, frame: _Frame, emitting_BIJ: Tensor, shifting_BI
 
 
 def _descend(frame: _Frame, share_DBK: Tensor) -> Flow:
-    """Send one unit from each sentence's last node back to the start; ``share`` of it goes by each shift.
+    """Send one unit from each sentence's last node back to the start; ``share`` of it takes each shift.
 
-    Where ``share`` holds several samples of the batch, one after the other, each has a unit of its own.
+    If ``share`` has several samples of the batch, one after the other, each sample has its own unit.
     """
     D, rows, _ = share_DBK.shape
     samples = rows // len(frame.last) if len(frame.last) else 1
@@ -234,7 +241,7 @@ def _descend(frame: _Frame, share_DBK: Tensor) -> Flow:
 
 
 def _positions(emit_flow_BIJ: Tensor) -> Tensor:
-    """A flow of zeros and ones as input positions [B,J], -1 where no flow is (past the end)."""
+    """A flow of zeros and ones as input positions [B,J]; -1 past the end, where there is no flow."""
     return torch.where(emit_flow_BIJ.sum(1) > 0, emit_flow_BIJ.argmax(1), -1)
 
 
@@ -248,6 +255,6 @@ def _check(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_
     for name, lengths, most in (("input", input_lengths, I), ("output", output_lengths, J)):
         if lengths.shape != (B,):
             raise ValueError(f"{name}_lengths must be [B] = [{B}], but is {list(lengths.shape)}")
-        # Looking into lengths that live on a GPU would stall it, so there the caller must know them to be right.
+        # Reading lengths from a GPU would stall it, so there the caller is responsible for them.
         if lengths.device.type == "cpu" and B > 0 and not 1 <= int(lengths.min()) <= int(lengths.max()) <= most:
             raise ValueError(f"{name}_lengths must lie in 1..{most}, but are {lengths.tolist()}")

@@ -1,4 +1,4 @@
-"""Probabilities are normalised and summed in float32 at least, whatever the networks compute in."""
+"""Probabilities are normalised and summed in float32 or better, whatever the networks compute in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 Products = Literal["ieee", "tf32"]
-"""How matrix products of float32 are computed on a GPU: as they are, or with factors rounded to ten bits (TF32)."""
+"""How a GPU computes matrix products of float32: exactly, or with factors rounded to ten bits (TF32)."""
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -20,9 +20,9 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 @contextmanager
 def exact_recurrence(like: Tensor) -> Iterator[None]:
-    """float32 LSTMs in float32 on a GPU, too, where cuDNN would round their factors to ten bits (TF32).
+    """Compute float32 LSTMs in full float32 on a GPU, where cuDNN would round their factors to ten bits (TF32).
 
-    A whole sequence and the same sequence step by step must give the same scores, and a GPU those of a CPU.
+    A whole sequence and the same sequence step by step must have the same scores, and a GPU those of a CPU.
     """
     with _flag(torch.backends.cudnn.rnn, "ieee", like.device):
         yield
@@ -30,14 +30,14 @@ def exact_recurrence(like: Tensor) -> Iterator[None]:
 
 @contextmanager
 def float32_products(precision: Products, device: torch.device) -> Iterator[None]:
-    """Compute matrix products of float32 on a GPU so."""
+    """Compute matrix products of float32 on a GPU with this precision."""
     with _flag(torch.backends.cuda.matmul, precision, device):
         yield
 
 
 @contextmanager
 def exact_products(device: torch.device) -> Iterator[None]:
-    """Products of probabilities in full float32, whatever the networks before them are computed in."""
+    """Compute products of probabilities in full float32, whatever the networks compute in."""
     with torch.autocast(device.type, enabled=False), float32_products("ieee", device):
         yield
 

@@ -1,9 +1,8 @@
-"""Semirings: the lattice recursion is written once, and asked different questions through these.
+"""Semirings: the lattice recursion is written once, and each semiring makes it answer another question.
 
-Every element is a tensor of logarithms (or of a few numbers that ride on one). ``times`` follows a path,
-``plus`` joins the two ways of reaching a node. The way back through the lattice needs one more thing: of the
-weight that meets in a node, which part came by the first way? That is ``share``, the derivative of
-``plus(first, second)`` with respect to ``first``:
+Every element is a tensor of logarithms (for Entropy, of pairs). ``times`` extends a path, ``plus`` joins the two ways
+of reaching a node. The backward pass needs one more function: ``share`` is the part of a node's weight that came by the
+first way, which is the derivative of ``plus(first, second)`` with respect to ``first``:
 
 =========  ==================  ====================  ==============================================
 semiring   plus                share                 the recursion gives
@@ -37,10 +36,10 @@ class Semiring(Protocol):
 
 
 class DirectedSemiring(Semiring, Protocol):
-    """A semiring that can also say where a node's weight came from."""
+    """A semiring that also tells where the weight of a node came from."""
 
     def share(self, first: Tensor, second: Tensor) -> Tensor:
-        """Part of ``plus(first, second)`` due to ``first``, in [0, 1]; 0 where nothing came by ``first``."""
+        """The part of ``plus(first, second)`` that is due to ``first``, in [0, 1]; 0 if ``first`` is -inf."""
         ...
 
 
@@ -57,12 +56,12 @@ class Log:
         return first + second
 
     def share(self, first: Tensor, second: Tensor) -> Tensor:
-        # -inf - -inf is nan: a node that nothing reaches passes nothing on.
+        # -inf - -inf is nan: a node that is not reached contributes nothing.
         return torch.sigmoid(first - second).nan_to_num_(nan=0.0)
 
 
 class Max(Log):
-    """The best path. On a tie the first way wins, so the result does not depend on the machine."""
+    """The best path. In a tie the first way wins, so the result does not depend on the machine."""
 
     def plus(self, first: Tensor, second: Tensor) -> Tensor:
         return torch.maximum(first, second)
@@ -73,7 +72,7 @@ class Max(Log):
 
 
 class Sample(Log):
-    """Paths drawn from the exact posterior: forward as ``Log``, backward by coin tosses, as many as samples."""
+    """Paths drawn from the exact posterior: forward like ``Log``, backward one coin toss per sample."""
 
     def __init__(self, num_samples: int, generator: torch.Generator | None = None) -> None:
         self.num_samples = num_samples
@@ -97,8 +96,8 @@ class Entropy:
     def plus(self, first: Tensor, second: Tensor) -> Tensor:
         ahead = first[0] - second[0]
         joined = torch.zeros_like(ahead)
-        # sigmoid(x) and sigmoid(-x) sum to one to the last bit or two; exp(a - log(e^a + e^b)) would not, and the error
-        # would grow along the lattice.
+        # sigmoid(x) and sigmoid(-x) sum to one almost exactly; exp(a - log(e^a + e^b)) would not, and the error would
+        # grow along the lattice.
         for advantage, entropy in ((ahead, first[1]), (-ahead, second[1])):
             share, log_share = torch.sigmoid(advantage), F.logsigmoid(advantage)
             joined = joined + torch.where(share > 0, share * (entropy - log_share), 0.0)

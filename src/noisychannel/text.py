@@ -19,13 +19,13 @@ class TextConfig:
     """How one side's text becomes symbols.
 
     Args:
-        units: What a symbol is.
-        lowercase: Lower-case the text first.
+        units: What a symbol is: a character, a word (split at whitespace) or a subword (sentencepiece).
+        lowercase: Convert the text to lower case first.
         digits_to_hash: Replace every digit by '#' first.
-        min_count: Symbols seen less often in training become UNK.
-        max_size: Keep at most so many symbols, the most frequent (for subwords: how many to train).
+        min_count: Symbols that are rarer in the training data become UNK.
+        max_size: The most symbols to keep, by frequency. For subwords, how many to train.
         sentencepiece: A sentencepiece model to use instead of training one.
-        max_length: Longest sequence in symbols, EOS not counted; longer ones are dropped or truncated.
+        max_length: The longest sequence in symbols, without EOS. Longer ones are dropped or truncated (too_long).
     """
 
     units: Units = "characters"
@@ -38,7 +38,7 @@ class TextConfig:
 
 
 class Splitter(Protocol):
-    """One way to cut a normalised text into symbols."""
+    """A way to split a normalised text into symbols."""
 
     def split(self, text: str) -> list[str]: ...
 
@@ -62,7 +62,7 @@ class Words:
 
 
 class Subwords:
-    """Sentencepiece; ``model`` is the serialised model, kept with the run."""
+    """Sentencepiece. ``model`` is the serialised model, which a run stores."""
 
     def __init__(self, model: bytes, where: str) -> None:
         if not model:
@@ -83,7 +83,7 @@ class Subwords:
 
     @staticmethod
     def train(texts: Iterable[str], size: int, where: str) -> Subwords:
-        """Train on at most a million sampled texts, so that memory stays bounded."""
+        """Train on at most a million sampled texts, so that memory is bounded."""
         model = io.BytesIO()
         broken: list[Exception] = []
         try:
@@ -101,7 +101,7 @@ class Subwords:
 
 
 def _noting(texts: Iterable[str], broken: list[Exception]) -> Iterator[str]:
-    """The same texts; an error while reading them is kept, since sentencepiece only says that there was one."""
+    """The same texts. An error while reading them is recorded: sentencepiece does not say which one it was."""
     try:
         yield from texts
     except Exception as error:
@@ -110,7 +110,7 @@ def _noting(texts: Iterable[str], broken: list[Exception]) -> Iterator[str]:
 
 
 def normalise(text: str, config: TextConfig) -> str:
-    """The preprocessing of the paper, as far as it is switched on."""
+    """The preprocessing of the paper, as configured."""
     if config.lowercase:
         text = text.lower()
     if config.digits_to_hash:
@@ -119,7 +119,7 @@ def normalise(text: str, config: TextConfig) -> str:
 
 
 def make_splitter(config: TextConfig, texts: Iterator[str], where: str) -> Splitter:
-    """The splitter a configuration asks for; ``texts`` (normalised) are consumed only where subwords are trained."""
+    """The splitter of a configuration. ``texts`` (normalised) are read only if subwords are trained."""
     match config.units:
         case "characters":
             return Characters()

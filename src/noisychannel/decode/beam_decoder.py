@@ -1,7 +1,8 @@
-"""``BeamDecoder``: a sequence-to-sequence model proposes by beam search, and the other terms rank its outputs again.
+"""``BeamDecoder``: the same objective with another proposing model, such as seq2seq with attention.
 
-It has the interface of ``NoisyChannelDecoder``. The log-probability of the proposing model is the term ``direct``. The
-beam itself sees the direct and the length term only, so it keeps at least K2 outputs of each input for the others.
+Beam search finds outputs by the proposing model, and the objective, equation (3), ranks them. The term ``direct`` is the
+log-probability of the proposing model. If there is no other term than the length, the beam search itself uses the
+length bias.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from noisychannel.decode.base import BaseDecoder, checked
 from noisychannel.decode.beam import beam_search
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.decode.rerank import weighted_sum
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.terms import Ids
+from noisychannel.decode.watch import Watch
 
 
 class BeamDecoder(BaseDecoder):
-    """Beam search with any model that can be stepped, ranked by the objective.
+    """Ranks the outputs of a beam search by the objective.
 
     Args:
         direct: A ``StepModel`` with ``log_prob`` (seq2seq, attention). Proposes, and is a term of the objective.
@@ -27,9 +28,10 @@ class BeamDecoder(BaseDecoder):
         lm: Scores the output; needed if its weight is not zero.
         weights: Of the objective.
         extra: Further terms by name (``decode/terms.py``).
-        settings: ``k2`` is the beam size; ``max_length``, ``max_growth``, ``channel_alignment`` and ``allow_unk`` count
-            too.
+        settings: ``k2`` is the beam size, and at least so many outputs of each input are ranked. ``max_length``,
+            ``max_growth``, ``channel_alignment`` and ``allow_unk`` are used too.
         barred: Symbols that are never proposed, beside PAD, BOS and UNK (such as features).
+        keywords: Settings by name; they replace those of ``settings``.
     """
 
     def _use(self, weights: Weights, settings: SearchSettings) -> None:
@@ -43,16 +45,27 @@ class BeamDecoder(BaseDecoder):
         n_best: int = 1,
         contexts: Sequence[Ids] | None = None,
         align: bool = True,
+        watch: Watch | None = None,
     ) -> list[list[Hypothesis]]:
         """The best outputs of each input (ids that end in EOS), decoded as one batch.
 
         ``contexts`` are symbols before each output (features), for the channel and for source models. ``align`` asks
         for alignments, which only the channel has.
         """
-        contexts = checked(inputs, contexts, n_best)
-        kept = max(n_best, self.settings.k2) if self.final else n_best
-        length = self.weights.length / self.weights.direct if self.weights.direct > 0 else 0.0
-        found = beam_search(self._direct, inputs, self.settings, kept, length, self._barred)
-        found = [[replace(h, score=weighted_sum(self.weights, h.terms())) for h in best] for best in found]
-        found = self.with_final_terms(inputs, contexts, found, n_best)
-        return self.aligned(inputs, contexts, found) if align else found
+        if watch is not None:
+            raise ValueError("watch: a beam search has no chart to watch; decode with a direct model")
+        contexts, weights = checked(inputs, contexts, n_best), self.weights
+        alone = weights.direct > 0 and not self.final
+        kept = n_best if alone else max(n_best, self.settings.k2)
+        length_weight = weights.length / weights.direct if alone else 0.0
+        proposed = beam_search(self._direct, inputs, self.settings, kept, length_weight, self.barred)
+        ranked = [[self._scored(hypothesis) for hypothesis in best] for best in proposed]
+        if not alone:
+            ranked = [sorted(best, key=lambda hypothesis: -hypothesis.score) for best in ranked]
+        ranked = self.with_final_terms(inputs, contexts, ranked, n_best)
+        return self.aligned(inputs, contexts, ranked) if align else ranked
+
+    def _scored(self, hypothesis: Hypothesis) -> Hypothesis:
+        """With the score of the terms that the beam search knows; complete outputs get the others later."""
+        score = self.weights.direct * hypothesis.direct + self.weights.length * hypothesis.length
+        return replace(hypothesis, score=score)

@@ -1,7 +1,7 @@
 """Fused kernels: the same mathematics as the portable code, in one launch on a GPU.
 
-They are written in Triton, which PyTorch's CUDA builds bring along. Where it is missing or does not work, the portable
-code runs instead. ``NOISYCHANNEL_KERNELS=off`` in the environment turns the kernels off.
+They are written in Triton, which is part of PyTorch's CUDA builds. If it is missing or does not work, the portable code
+runs instead. The environment variable ``NOISYCHANNEL_KERNELS=off`` turns the kernels off.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 def usable(*tensors: Tensor) -> bool:
-    """Whether kernels may be used on these tensors: all on one GPU on which Triton works, and not turned off."""
+    """Whether kernels can be used on these tensors: all on one GPU, Triton works there, and kernels are not off."""
     if not all(x.is_cuda and x.device == tensors[0].device for x in tensors):
         return False
     switch = os.environ.get("NOISYCHANNEL_KERNELS", "on")
@@ -26,7 +26,7 @@ def usable(*tensors: Tensor) -> bool:
 
 @cache
 def _triton_works(device: torch.device) -> bool:
-    """Ask the smallest lattice: Triton may be missing, and one that is there still needs a C compiler beside it."""
+    """Try the smallest lattice: Triton may be missing, or installed without the C compiler that it needs."""
     try:
         from noisychannel.kernels import lattice
     except ImportError:
@@ -34,9 +34,9 @@ def _triton_works(device: torch.device) -> bool:
     try:
         cell, length = torch.zeros(1, 1, 1, device=device), torch.ones(1, dtype=torch.int64, device=device)
         lattice.log_marginal(cell, cell, length, length)
-    except Exception as error:  # whatever a compiler or a driver may raise
+    except Exception as error:  # a compiler or a driver can raise anything
         warnings.warn(
-            f"Triton does not work on {device}, so the slower portable code is used: {error}",
+            f"Triton does not work on {device}; using the slower portable code ({error})",
             RuntimeWarning,
             stacklevel=3,
         )

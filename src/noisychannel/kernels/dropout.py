@@ -1,9 +1,9 @@
-"""Dropout by keys as one kernel: what ``models.masks`` does in a dozen passes over memory, in one.
+"""Dropout by keys as one kernel: one pass over memory instead of the dozen that ``models.masks`` needs.
 
-Shapes: R rows, each with a key of its own; H elements of each.
+Shapes: R rows, each with its own key; H elements per row.
 """
 
-# Triton carries no types, and need not be installed.
+# Triton has no types, and may not be installed.
 # mypy: disable-error-code="import-untyped, import-not-found, untyped-decorator"
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BLOCK: dict[str, Any] = {"BLOCK": 256, "num_warps": 2}
 
 
 def drop(x_RH: Tensor, key_R: Tensor, lowest: int, factor: float) -> Tensor:
-    """``factor`` times the elements whose key is not below ``lowest``, a signed number of 64 bits; zero elsewhere."""
+    """``factor`` times each element whose key, a signed 64-bit number, is at least ``lowest``; zero for the others."""
     return _Drop.apply(x_RH, key_R, lowest, factor)  # type: ignore[no-untyped-call]
 
 
@@ -61,7 +61,7 @@ def _drop(
     row = tl.program_id(0).to(tl.int64)
     h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = h < H
-    # splitmix64's finaliser, as in models.masks.
+    # The finaliser of splitmix64, as in models.masks.
     key = tl.load(keys + row).to(tl.uint64, bitcast=True) + h.to(tl.uint64) * 0x9E3779B97F4A7C15
     key = (key ^ (key >> 30)) * 0xBF58476D1CE4E5B9
     key = (key ^ (key >> 27)) * 0x94D049BB133111EB

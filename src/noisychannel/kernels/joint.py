@@ -1,27 +1,27 @@
-"""The joint softmax and its gradient in a few kernels, and no word to the host in between.
+"""The joint softmax and its gradient in a few kernels, without waiting for the host in between.
 
-What is computed is what ``noisychannel.joint`` computes, whose docstring has the mathematics, in float32:
+The result is that of ``noisychannel.joint``, whose docstring has the mathematics, in float32:
 
     log Z_ij = log P_ij + â_i + ĉ_j,    P_ij = Σ_w exp(a_i[w] - â_i) · exp(c_j[w] - ĉ_j)
 
     ∂/∂a_i[w] = Σ_j G_ij 1[v_j = w] - exp(a_i[w] - â_i) Σ_j (G_ij / P_ij) exp(c_j[w] - ĉ_j)
 
-Forward, the vocabulary is cut into pieces. ``exponentiate`` reads each row once and writes the exponentials relative
-to each piece's own maximum, a batched product gives every piece's share of P, and ``finish`` adds them up. Whether P
-is so small that its summands have been lost is decided there, entry by entry, and such an entry is summed again from
-its own V logits x by the program that found it. It is kept as a negative number, which no P is: minus
-Σ_w exp(x[w] - peak), beside its peak = max_w x[w].
+Forward: the vocabulary is split into pieces. ``exponentiate`` reads each row once and writes the exponentials relative
+to the maximum of each piece. A batched product gives the part of P that each piece contributes, and ``finish`` adds
+them up. There each entry is checked: if P is so small that its summands have underflowed, the same program sums the
+entry again from its own V logits x. Such an entry is stored as a negative number, which P never is: minus
+Σ_w exp(x[w] - peak), together with peak = max_w x[w].
 
-Backward, ``divide`` makes -G/P, and ``descend`` multiplies it with exponentials that it makes on the way, tile by
-tile: it reads both sides' scores, and writes nothing but the gradient.
+Backward: ``divide`` computes -G/P, and ``descend`` multiplies it by the exponentials, which it computes tile by tile.
+It reads the scores of both sides and writes only the gradient.
 
-No kernel adds to what another program adds to: the same arguments give the same numbers, bit by bit.
+No two programs add to the same number, so the same arguments give bit-identical results.
 
-Shapes: B batch, I input positions, J output positions, V symbols, S pieces of W symbols each. For the gradient R are
-the positions of the side it is for and C those of the other.
+Shapes: B batch, I input positions, J output positions, V symbols, S pieces of W symbols each. In the gradient, R is the
+positions of the side that it belongs to and C those of the other side.
 """
 
-# Triton carries no types, and need not be installed.
+# Triton has no types, and may not be installed.
 # mypy: disable-error-code="import-untyped, import-not-found, untyped-decorator"
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ LONGEST_PIECE = 1 << 15
 FINISH = {"BLOCK_V": 64, "num_warps": 4}
 RATIO = {"BLOCK": 1024, "num_warps": 4}
 GRADIENT = {"BLOCK_V": 32, "num_warps": 4, "num_stages": 1}
-"""How these kernels are compiled; the last as was fastest on an H200."""
+"""How these kernels are compiled. The last one is the fastest choice on an H200."""
 
 
 def fits(input_scores: Tensor, output_scores: Tensor) -> bool:
     """Whether the kernels can take [B,I,V] and [B,J,V] tensors of this size and type."""
     (B, I, V), J = input_scores.shape, output_scores.shape[1]
-    # Places in one sentence are counted in 32 bits.
+    # Offsets within one sentence are 32-bit numbers.
     sizes = min(B, I, J) > 0 and 0 < V <= MOST_PIECES.value * LONGEST_PIECE and max(I, J) * V < 2**31
     return sizes and input_scores.dtype in DTYPES and output_scores.dtype in DTYPES
 
@@ -56,7 +56,7 @@ def fits(input_scores: Tensor, output_scores: Tensor) -> bool:
 def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor) -> Tensor:
     """``noisychannel.joint.word_log_probs`` for scores that fit: [B,I,V], [B,J,V], [B,J] -> float32 [B,I,J].
 
-    A target that is no symbol gives nan.
+    A target outside the vocabulary gives nan.
     """
     result: Tensor = _WordLogProbs.apply(input_scores, output_scores, targets)  # type: ignore[no-untyped-call]
     return result
@@ -68,7 +68,7 @@ def log_normaliser(input_scores: Tensor, output_scores: Tensor) -> Tensor:
 
 
 class _WordLogProbs(torch.autograd.Function):
-    """Keeps, beside its arguments, two numbers an entry and one a row; nothing of the size of the vocabulary."""
+    """Stores, besides its arguments, two numbers per entry and one per row; nothing as large as the vocabulary."""
 
     @staticmethod
     def forward(ctx: Any, input_scores: Tensor, output_scores: Tensor, targets: Tensor) -> Tensor:
@@ -98,11 +98,11 @@ class _WordLogProbs(torch.autograd.Function):
 
 class _Normalised(NamedTuple):
     value: Tensor
-    """log p(v_j | i, j), or log Z where there are no targets: [B,I,J]."""
+    """log p(v_j | i, j), or log Z if there are no targets: [B,I,J]."""
     product: Tensor | None
-    """P, or where it was lost minus the sum relative to the peak: [B,I,J]."""
+    """P; for a recomputed entry, minus the sum relative to the peak: [B,I,J]."""
     peak: Tensor | None
-    """The largest logit of an entry that was lost, and anything else elsewhere: [B,I,J]."""
+    """The largest logit of a recomputed entry; undefined for the others: [B,I,J]."""
     input_max: Tensor | None
     """â, [B,I]."""
     output_max: Tensor | None
@@ -118,7 +118,7 @@ def _normalise(input_scores: Tensor, output_scores: Tensor, targets: Tensor | No
     with torch.cuda.device_of(input_scores), exact_products(input_scores.device):
         input_exp, input_max_BSI = _pieces(input_scores)
         output_exp, output_max_BSJ = _pieces(output_scores)
-        # Each piece is a product of its own: a product of few rows and very many columns leaves most of a GPU idle.
+        # One product per piece: a product of few rows and very many columns would leave most of the GPU idle.
         part_BSIJ = torch.bmm(input_exp.flatten(0, 1), output_exp.flatten(0, 1).mT)
         parts = part_BSIJ, input_max_BSI, output_max_BSJ
         sizes = I, J, V, input_exp.shape[1], _threshold(V)
@@ -130,7 +130,7 @@ def _normalise(input_scores: Tensor, output_scores: Tensor, targets: Tensor | No
 
 
 def _pieces(scores_BIV: Tensor) -> tuple[Tensor, Tensor]:
-    """exp(scores - maximum) and the maxima, piece by piece: [B,I,V] -> [B,S,I,W], [B,S,I]."""
+    """exp(scores - maximum) and the maximum of each piece: [B,I,V] -> [B,S,I,W], [B,S,I]."""
     B, I, V = scores_BIV.shape
     W = max(16, min(1024, triton.next_power_of_2(V)), triton.next_power_of_2(triton.cdiv(V, MOST_PIECES.value)))
     S = triton.cdiv(V, W)
@@ -153,7 +153,7 @@ def _gradient(
     strides: tuple[int, int],
     of_outputs: bool,
 ) -> Tensor:
-    """The gradient of one side's scores; each side is given as its scores and maxima, [B,R,V], [B,R]."""
+    """The gradient of the scores of one side. Each side is given as its scores and maxima, [B,R,V], [B,R]."""
     (B, R, V), C = own[0].shape, other[0].shape[1]
     result = torch.empty(B, R, V, dtype=own[0].dtype, device=own[0].device)
     rows, columns = own[0].contiguous(), other[0].contiguous()
@@ -166,5 +166,5 @@ def _gradient(
 
 
 def _block(positions: int) -> int:
-    """Three sizes for every length: a kernel is compiled for each, and a tile has sides of at least 16."""
+    """One of three sizes: a kernel is compiled for each, and a tile has sides of at least 16."""
     return min(64, max(16, triton.next_power_of_2(positions)))

@@ -1,10 +1,10 @@
-"""The kernels of ``kernels.joint``, which says what they are for and launches them.
+"""The kernels of ``kernels.joint``, which explains and launches them.
 
 Shapes: B batch, I input positions, J output positions, V symbols, S pieces of W symbols each. For the gradient R are
-the positions of the side it is for and C those of the other. ``x_RV`` is a tile of BLOCK_R × BLOCK_V.
+the positions of the side that it belongs to and C those of the other. ``x_RV`` is a tile of BLOCK_R × BLOCK_V.
 """
 
-# Triton carries no types, and need not be installed.
+# Triton has no types, and may not be installed.
 # mypy: disable-error-code="import-untyped, import-not-found, untyped-decorator"
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import triton
 import triton.language as tl
 
 MOST_PIECES = tl.constexpr(32)
-"""Of a vocabulary."""
+"""Into which a vocabulary is split."""
 
-# A batch's size is no reason to compile a kernel again. The vocabulary's stays: it decides how wide a read may be.
+# A new batch size must not compile a kernel again. The vocabulary size is not listed: it decides the width of reads.
 _SIZES = ["I", "J", "R", "C", "S", "threshold", "entries", "stride_R", "stride_C"]
 
 
@@ -29,7 +29,7 @@ def exponentiate(
     S: tl.tensor,
     BLOCK_W: tl.constexpr,
 ) -> None:
-    """One piece of one row: its exponentials relative to its own maximum, and that: [B,S,I,W], [B,S,I]."""
+    """One piece of one row: its exponentials relative to its maximum, and the maximum: [B,S,I,W], [B,S,I]."""
     s = tl.program_id(0) % S
     bi = (tl.program_id(0) // S).to(tl.int64)
     row = (bi // I * S + s) * I + bi % I
@@ -38,7 +38,7 @@ def exponentiate(
     scores_W = tl.load(scores_ptr + bi * V + v, v < V, -float("inf")).to(tl.float32)
     largest = tl.max(scores_W, 0)
     tl.store(max_ptr + row, largest)
-    # Past the vocabulary's end this writes zeros.
+    # Past the end of the vocabulary this writes zeros.
     tl.store(exp_ptr + row * BLOCK_W + w, tl.exp(scores_W - _zero_point(largest)))
 
 
@@ -63,7 +63,7 @@ def finish(
     BLOCK_J: tl.constexpr,
     BLOCK_V: tl.constexpr,
 ) -> None:
-    """BLOCK_J entries of one input position: from the pieces to the result, the long way where they were lost."""
+    """BLOCK_J entries of one input position: add up the pieces, and recompute the entries that underflowed."""
     tiles_J = tl.cdiv(J, BLOCK_J)
     bi = (tl.program_id(0) // tiles_J).to(tl.int64)
     b, i = bi // I, bi % I
@@ -77,7 +77,7 @@ def finish(
     part_SJ = tl.load(part_ptr + row_S[:, None] * J + j[None, :], inside_SJ, 0.0)
     a_max, c_max_J = tl.max(a_max_S, 0), tl.max(c_max_SJ, 0)
     scale_SJ = tl.exp(a_max_S - _zero_point(a_max))[:, None] * tl.exp(c_max_SJ - _zero_point(c_max_J)[None, :])
-    # Without a single possible symbol a side has no distribution.
+    # A side without any possible symbol has no distribution.
     empty_J = tl.minimum(a_max, c_max_J) == -float("inf")
     product_J = tl.where(empty_J, float("nan"), tl.sum(part_SJ * scale_SJ, 0))
 
@@ -94,7 +94,7 @@ def finish(
             a_1V = _scores(a_ptr, b, i + tl.arange(0, 1), I, first, V, BLOCK_V)
             c_JV = _scores(c_ptr, b, j, J, first, V, BLOCK_V)
             sum_J += tl.sum(tl.exp(a_1V + c_JV - peak_J[:, None]), 1)
-        # Where no symbol is possible on both sides the peak is -inf and the sum, like the gradient, is nan.
+        # If no symbol is possible on both sides, the peak is -inf and the sum is nan, like the gradient.
         log_J = tl.where(lost_J, tl.where(peak_J == -float("inf"), peak_J, peak_J + tl.log(sum_J)), log_J)
         product_J = tl.where(lost_J, -sum_J, product_J)
         if targets_ptr is not None:
@@ -122,7 +122,7 @@ def divide(
     entries: tl.tensor,
     BLOCK: tl.constexpr,
 ) -> None:
-    """-G/P for one sentence, 0 where P was lost, and whether any was: [B,I,J], [B,I,J] -> [B,I,J], [B]."""
+    """-G/P of one sentence, 0 for recomputed entries, and whether there are any: [B,I,J], [B,I,J] -> [B,I,J], [B]."""
     b = tl.program_id(0).to(tl.int64)
     lost = 0
     for first in range(0, entries, BLOCK):
@@ -157,7 +157,7 @@ def descend(
     BLOCK_C: tl.constexpr,
     BLOCK_V: tl.constexpr,
 ) -> None:
-    """One tile of one side's gradient. Few tiles have a target in them, and few sentences a lost entry."""
+    """One tile of the gradient of one side. Few tiles contain a target, and few sentences a recomputed entry."""
     tiles_R, tiles_V = tl.cdiv(R, BLOCK_R), tl.cdiv(V, BLOCK_V)
     bv = tl.program_id(0) // tiles_R
     b, first = (bv // tiles_V).to(tl.int64), (bv % tiles_V) * BLOCK_V
@@ -196,7 +196,7 @@ def descend(
                 for n in range(start, tl.minimum(start + BLOCK_C, C)):
                     grad_R = tl.load(grad_ptr + r * stride_R + n * stride_C, r < R, 0.0)
                     result_RV += tl.where(tl.load(targets_ptr + b * C + n) == v[None, :], grad_R[:, None], 0.0)
-    # -G times the softmax of a lost entry's own logits.
+    # -G times the softmax of the logits of each recomputed entry.
     if tl.load(lost_ptr + b) > 0:
         for n in range(0, C):
             grad_R = tl.load(grad_ptr + r * stride_R + n * stride_C, r < R, 0.0)
@@ -219,7 +219,7 @@ def _scores(
     V: tl.tensor,
     BLOCK_V: tl.constexpr,
 ) -> tl.tensor:
-    """A tile: the BLOCK_V symbols from ``first`` on, for a vector of positions; -inf outside."""
+    """A tile: BLOCK_V symbols starting at ``first``, for a vector of positions; -inf outside."""
     v = first + tl.arange(0, BLOCK_V)
     ptrs = ptr + b * I * V + (i[:, None] * V + v[None, :])
     return tl.load(ptrs, (i < I)[:, None] & (v < V)[None, :], -float("inf")).to(tl.float32)
@@ -232,5 +232,5 @@ def _any_between(x: tl.tensor, low: tl.tensor, high: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _zero_point(largest: tl.tensor) -> tl.tensor:
-    """What is taken off before an exponential: the maximum, and of scores that are all -inf nothing."""
+    """What is subtracted before the exponential: the maximum, or 0 if all scores are -inf."""
     return tl.where(largest == -float("inf"), 0.0, largest)

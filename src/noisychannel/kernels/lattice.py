@@ -1,12 +1,12 @@
 """The log-marginal of the lattice in one kernel, and its gradient in another.
 
-One program walks through one sentence's lattice, a whole anti-diagonal at a time, with the recursion and the flow of
+One program processes the lattice of one sentence, one anti-diagonal at a time, with the recursion and the flow of
 ``noisychannel.lattice``, whose docstring has the mathematics. It computes the same numbers in the same order, in
-float32, so what holds there of cancellation, overflow and -inf holds here.
+float32, so what is said there about cancellation, overflow and -inf is true here.
 
-The nodes of a diagonal lie side by side in a vector over the shorter side of the lattice, which is the input
-(``OVER_INPUTS``) or the output. Of the two arcs that leave a node one leads to the same place of the next diagonal's
-vector (it *stays*) and one to the next place (it *moves*):
+The nodes of a diagonal are a vector over the shorter side of the lattice, which is the input (``OVER_INPUTS``) or the
+output. Of the two arcs that leave a node, one leads to the same index of the next diagonal's vector (it *stays*), the
+other to the next index (it *moves*):
 
     ===========  =====  =====  ==================
     OVER_INPUTS  stays  moves  node at (k, l) is
@@ -19,7 +19,7 @@ Shapes: B batch, I input positions, J output positions, K = min(I, J) and L = ma
 the vectors, BLOCK_K the length of a vector, a power of two. In a kernel ``x_K`` is a vector of BLOCK_K.
 """
 
-# Triton carries no types, and need not be installed.
+# Triton has no types, and may not be installed.
 # mypy: disable-error-code="import-untyped, import-not-found, untyped-decorator"
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def log_marginal(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, o
 
 
 class _LogMarginal(torch.autograd.Function):
-    """Keeps, for the way back, what share of each node's weight came by a shift: float32 [B,I,J]."""
+    """Stores for the gradient which share of each node's weight came by a shift: float32 [B,I,J]."""
 
     @staticmethod
     def forward(
@@ -102,18 +102,18 @@ class _LogMarginal(torch.autograd.Function):
 
 
 class _Layout:
-    """Which side of the lattice is the vectors', and how long they are."""
+    """Which side of the lattice the vectors run over, and how long they are."""
 
     def __init__(self, I: int, J: int) -> None:
         self.over_inputs = I <= J
         # At least a warp, so that batches of short sentences share one compiled kernel.
         block = max(32, triton.next_power_of_2(min(I, J)))
-        # A lone warp passes values on to the next place by shuffles; several must meet at a barrier.
+        # A single warp passes values to the next index by shuffles; several need a barrier.
         warps = 1 if block <= 64 else block // 64
         self.constants = {"OVER_INPUTS": self.over_inputs, "BLOCK_K": block, "num_warps": warps}
 
     def ordered(self, of_inputs: Any, of_outputs: Any) -> tuple[Any, Any]:
-        """A thing of the input and one of the output, in the order K, L."""
+        """A value of the input and one of the output, in the order K, L."""
         return (of_inputs, of_outputs) if self.over_inputs else (of_outputs, of_inputs)
 
     def strides(self, x_BIJ: Tensor) -> tuple[int, int, int]:
@@ -121,7 +121,7 @@ class _Layout:
         return (x_BIJ.stride(0), *self.ordered(x_BIJ.stride(1), x_BIJ.stride(2)))
 
 
-# Batches differ in size: a size that happens to be 1 or a multiple of 16 is no reason to compile a kernel again.
+# Batches differ in size. A size that happens to be 1 or a multiple of 16 must not compile a kernel again.
 _SIZES = ["K", "L", "grad_stride", *(f"{x}_stride_{side}" for x in ("word", "logit", "out") for side in "BKL")]
 
 
@@ -144,7 +144,7 @@ def _ascend(
     OVER_INPUTS: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
-    """From the start to the sentence's last node: stores log leave(I-1, J-1) and every node's share."""
+    """From the start to the last node of the sentence: stores log leave(I-1, J-1) and the share of every node."""
     b = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BLOCK_K)
     own_K, own_L, valid = _own_lengths(length_K_ptr + b, length_L_ptr + b, K, L)
@@ -155,7 +155,7 @@ def _ascend(
     by_shift_K = tl.full((BLOCK_K,), -float("inf"), tl.float32)
     by_emit_K = tl.where(k == 0, 0.0, -float("inf"))
     leave_K = by_shift_K
-    # What the next diagonal needs is asked for a diagonal ahead, so that no step waits for memory.
+    # The values of the next diagonal are loaded one step ahead, so that no step waits for memory.
     inside = _on_diagonal(0, k, own_K, own_L)
     next_word_K = tl.load(word_ptrs, inside, 0.0)
     next_logit_K = tl.load(logit_ptrs, inside, 0.0)
@@ -173,8 +173,8 @@ def _ascend(
         emitting_K = word_K + (tl.minimum(logit_K, 0.0) - softness_K)
         shifting_K = tl.minimum(-logit_K, 0.0) - softness_K
 
-        # log(e^a + e^b) = max(a, b) + log(1 + e^-|a-b|), and a's share of it is 1 / (1 + e^(b-a)). Where both are -inf
-        # their difference is nan, and a node that nothing reaches passes nothing on.
+        # log(e^a + e^b) = max(a, b) + log(1 + e^-|a-b|), and a's share of it is 1 / (1 + e^(b-a)). If both are -inf,
+        # their difference is nan; such a node is not reached and contributes nothing.
         ahead_K = by_shift_K - by_emit_K
         ratio_K = tl.exp(-tl.where(by_shift_K == by_emit_K, 0.0, tl.abs(ahead_K)))
         arrive_K = tl.maximum(by_shift_K, by_emit_K) + _log1p(ratio_K)
@@ -211,7 +211,7 @@ def _descend(
     OVER_INPUTS: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
-    """Sends one unit from the sentence's last node back to the start, and stores both gradients, zeros included."""
+    """Sends one unit from the last node of the sentence back to the start; stores both gradients, zeros included."""
     b = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BLOCK_K)
     own_K, own_L, _ = _own_lengths(length_K_ptr + b, length_L_ptr + b, K, L)
@@ -230,7 +230,7 @@ def _descend(
     for step in range(0, D):
         d = D - 1 - step
         share_K, logit_K = next_share_K, next_logit_K.to(tl.float32)
-        # Past the start nothing is inside, and nothing is read.
+        # Before the start no index is inside, so nothing is read.
         inside = _on_diagonal(d - 1, k, own_K, own_L)
         logit_ptrs -= logit_stride_L
         next_share_K = tl.load(share_ptr + _cyclic(d - 1, k, K, L), inside, 0.0)
@@ -259,7 +259,7 @@ def _descend(
 
 @triton.jit
 def _own_lengths(length_K_ptr: tl.tensor, length_L_ptr: tl.tensor, K: tl.tensor, L: tl.tensor) -> Any:
-    """The sentence's two lengths, and whether they can be right: nobody looked at them when they were on the GPU."""
+    """The two lengths of the sentence, and whether they are valid: lengths on a GPU have not been checked."""
     own_K, own_L = tl.load(length_K_ptr).to(tl.int32), tl.load(length_L_ptr).to(tl.int32)
     valid = (own_K >= 1) & (own_K <= K) & (own_L >= 1) & (own_L <= L)
     return tl.where(valid, own_K, 1), tl.where(valid, own_L, 1), valid
@@ -267,19 +267,19 @@ def _own_lengths(length_K_ptr: tl.tensor, length_L_ptr: tl.tensor, K: tl.tensor,
 
 @triton.jit
 def _on_diagonal(d: tl.tensor, k: tl.tensor, K: tl.tensor, L: tl.tensor) -> tl.tensor:
-    """Where k and l = d - k are a node of a K × L lattice."""
+    """Whether k and l = d - k are a node of a K × L lattice."""
     return (k < K) & (k <= d) & (d - k < L)
 
 
 @triton.jit
 def _first_diagonal(start: tl.tensor, k: tl.tensor, stride_K: tl.tensor, stride_L: tl.tensor) -> tl.tensor:
-    """The addresses of (k, l) with k + l = 0, most of them outside; each further diagonal adds one ``stride_L``."""
+    """The addresses of (k, l) with k + l = 0, most of them outside; each next diagonal adds one ``stride_L``."""
     return start + k.to(tl.int64) * (stride_K - stride_L)
 
 
 @triton.jit
 def _cyclic(d: tl.tensor, k: tl.tensor, K: tl.tensor, L: tl.tensor) -> tl.tensor:
-    """Diagonal d < 2 L in row d mod L of [L,K]: side by side, and as 0 <= d - k < L no two nodes in one place."""
+    """Diagonal d < 2 L is stored in row d mod L of [L,K]. As 0 <= d - k < L, no two nodes share an index."""
     return tl.where(d < L, d, d - L) * K + k
 
 
@@ -297,6 +297,6 @@ def _from_place_after(x_K: tl.tensor, last: tl.constexpr, BLOCK_K: tl.constexpr)
 
 @triton.jit
 def _log1p(x: tl.tensor) -> tl.tensor:
-    """log(1 + x) for x in [0, 1]: what rounding took from 1 + x is put back, to first order."""
+    """log(1 + x) for x in [0, 1], with the rounding error of 1 + x corrected to first order."""
     rounded = 1.0 + x
     return tl.log(rounded) + (x - (rounded - 1.0)) / rounded

@@ -1,9 +1,9 @@
-"""The elementwise part of an LSTM's step and of its gradient, each as one kernel.
+"""The elementwise part of an LSTM step and of its gradient, one kernel each.
 
-Shapes: N models side by side, B batch, H hidden size; the gates stand in PyTorch's order: write, keep, new, show.
+Shapes: N stacked models, B batch, H hidden size. The gates are in PyTorch's order: input, forget, cell, output.
 """
 
-# Triton carries no types, and need not be installed.
+# Triton has no types, and may not be installed.
 # mypy: disable-error-code="import-untyped, import-not-found, untyped-decorator"
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BLOCK: dict[str, Any] = {"BLOCK": 128, "num_warps": 1}
 
 
 def step(gates_NB4H: Tensor, before_NBH: Tensor, hidden_NBH: Tensor, after_NBH: Tensor) -> None:
-    """From the gates' sums and the cell before, the states ``hidden`` and ``after``; the sums become the gates."""
+    """Compute ``hidden`` and the cell ``after`` from the gate sums and the cell ``before``; the sums become the gates."""
     _, B, H = before_NBH.shape
     tensors = gates_NB4H, before_NBH, hidden_NBH, after_NBH
     with torch.cuda.device_of(gates_NB4H):
@@ -34,7 +34,7 @@ def back(
     by_cell_NBH: Tensor,
     by_gates_NB4H: Tensor,
 ) -> None:
-    """From the gradients by both states, that by the gates' sums; that by the cell becomes that by the one before."""
+    """Compute the gradient of the gate sums from those of both states; ``by_cell`` becomes that of ``before``."""
     _, B, H = before_NBH.shape
     tensors = gates_NB4H, before_NBH, after_NBH, by_hidden_NBH, by_cell_NBH, by_gates_NB4H
     with torch.cuda.device_of(gates_NB4H):
@@ -70,17 +70,17 @@ def _step(
     h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = h < H
     gates += n * gates_stride + b * 4 * H + h
-    write = tl.sigmoid(tl.load(gates, inside))
-    keep = tl.sigmoid(tl.load(gates + H, inside))
-    new = _tanh(tl.load(gates + 2 * H, inside))
-    show = tl.sigmoid(tl.load(gates + 3 * H, inside))
-    cell = keep * tl.load(before + n * before_stride + b * H + h, inside) + write * new
-    tl.store(gates, write, inside)
-    tl.store(gates + H, keep, inside)
-    tl.store(gates + 2 * H, new, inside)
-    tl.store(gates + 3 * H, show, inside)
+    input_gate = tl.sigmoid(tl.load(gates, inside))
+    forget_gate = tl.sigmoid(tl.load(gates + H, inside))
+    cell_gate = _tanh(tl.load(gates + 2 * H, inside))
+    output_gate = tl.sigmoid(tl.load(gates + 3 * H, inside))
+    cell = forget_gate * tl.load(before + n * before_stride + b * H + h, inside) + input_gate * cell_gate
+    tl.store(gates, input_gate, inside)
+    tl.store(gates + H, forget_gate, inside)
+    tl.store(gates + 2 * H, cell_gate, inside)
+    tl.store(gates + 3 * H, output_gate, inside)
     tl.store(after + n * after_stride + b * H + h, cell, inside)
-    tl.store(hidden + n * hidden_stride + b * H + h, show * _tanh(cell), inside)
+    tl.store(hidden + n * hidden_stride + b * H + h, output_gate * _tanh(cell), inside)
 
 
 @triton.jit(do_not_specialize=["B"])
@@ -108,14 +108,14 @@ def _back(
     gates += n * gates_stride + b * 4 * H + h
     by_gates += n * by_gates_stride + b * 4 * H + h
     by_cell += n * by_cell_stride + b * H + h
-    write, keep = tl.load(gates, inside), tl.load(gates + H, inside)
-    new, show = tl.load(gates + 2 * H, inside), tl.load(gates + 3 * H, inside)
-    shown = _tanh(tl.load(after + n * after_stride + b * H + h, inside))
+    input_gate, forget_gate = tl.load(gates, inside), tl.load(gates + H, inside)
+    cell_gate, output_gate = tl.load(gates + 2 * H, inside), tl.load(gates + 3 * H, inside)
+    tanh_cell = _tanh(tl.load(after + n * after_stride + b * H + h, inside))
     cell = tl.load(before + n * before_stride + b * H + h, inside)
     hidden = tl.load(by_hidden + n * by_hidden_stride + b * H + h, inside)
-    flowing = tl.load(by_cell, inside) + hidden * show * (1 - shown * shown)
-    tl.store(by_gates, flowing * new * write * (1 - write), inside)
-    tl.store(by_gates + H, flowing * cell * keep * (1 - keep), inside)
-    tl.store(by_gates + 2 * H, flowing * write * (1 - new * new), inside)
-    tl.store(by_gates + 3 * H, hidden * shown * show * (1 - show), inside)
-    tl.store(by_cell, flowing * keep, inside)
+    flowing = tl.load(by_cell, inside) + hidden * output_gate * (1 - tanh_cell * tanh_cell)
+    tl.store(by_gates, flowing * cell_gate * input_gate * (1 - input_gate), inside)
+    tl.store(by_gates + H, flowing * cell * forget_gate * (1 - forget_gate), inside)
+    tl.store(by_gates + 2 * H, flowing * input_gate * (1 - cell_gate * cell_gate), inside)
+    tl.store(by_gates + 3 * H, hidden * tanh_cell * output_gate * (1 - output_gate), inside)
+    tl.store(by_cell, flowing * forget_gate, inside)

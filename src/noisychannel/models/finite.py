@@ -1,4 +1,4 @@
-"""Whether a model's weights are numbers at all."""
+"""Whether the weights of a model are finite numbers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torch import nn
 
 
 def non_finite_parameter(model: nn.Module) -> str | None:
-    """The name of a parameter that holds NaN or infinity; None where all are finite."""
+    """The name of a parameter with NaN or infinite values; None if all are finite."""
     parameters = dict(model.named_parameters())
     if not parameters:
         return None
-    # One question for all: on a GPU each would be a wait.
+    # One transfer for all parameters: on a GPU each transfer waits.
     finite = torch.stack([parameter.detach().isfinite().all() for parameter in parameters.values()]).tolist()
     return next((name for name, good in zip(parameters, finite, strict=True) if not good), None)

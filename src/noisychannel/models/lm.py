@@ -1,7 +1,7 @@
 """The source model p(y): an LSTM language model, trained on the outputs of the pairs and any unpaired outputs.
 
-Where the unpaired outputs have features too, these stand before each output, and it is a model of both together: when
-it has read them, it knows what kind of output follows.
+If the unpaired outputs have features too, these come before each output, and the model is one of both together: having
+read the features, it knows what kind of output follows.
 
 Shapes: B batch, J output positions, N sequences stepped together, V symbols.
 """
@@ -28,7 +28,7 @@ class LanguageModel(nn.Module):
         embedding_size: int | None = None,
         reads_features: bool = False,
     ) -> None:
-        """``reads_features``: whether features stand before its outputs; a search then has it read them first."""
+        """``reads_features``: whether features come before the outputs; a search then feeds them first."""
         super().__init__()
         self.reads_features = reads_features
         self.decoder = ForwardLSTM(vocab_size, embedding_size or hidden_size, hidden_size, num_layers, dropout)
@@ -40,17 +40,17 @@ class LanguageModel(nn.Module):
         return self(outputs, output_lengths)
 
     def forward(self, outputs: Tensor, output_lengths: Tensor) -> Tensor:
-        """``log_prob`` without looking at the ids."""
+        """``log_prob`` without checking the ids."""
         return summed_log_probs(self.word(self.decoder(after_bos(outputs))), outputs, output_lengths)
 
     def start(self, n: int) -> LSTMState:
-        """The state of ``n`` outputs of which nothing has been said, not even BOS."""
+        """The state of ``n`` empty outputs, before BOS."""
         return self.decoder.start(n)
 
     def step(self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None) -> tuple[Tensor, LSTMState]:
-        """Append a symbol (BOS first) to each output: log p(next symbol) [N,V], and the state to go on from.
+        """Append a symbol (BOS first) to each output: log p(next symbol) [N,V], and the new state.
 
-        The outputs are those of ``state`` or, where ``parents`` are given, those of its rows.
+        The outputs are those of ``state`` or, if ``parents`` are given, those of its rows ``parents``.
         """
         states_NH, state = self.decoder.step(symbols_N, state, parents_N)
         return at_least_float32(self.word(states_NH)).log_softmax(-1), state

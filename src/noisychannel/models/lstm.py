@@ -1,6 +1,6 @@
-"""Embedded symbols through an LSTM, whole sequences or one step at a time.
+"""LSTMs over embedded symbols, for whole sequences or one step at a time.
 
-Dropout falls on the inputs of the LSTM (the embeddings), between its layers, and on its outputs, as in the paper.
+Dropout is applied to the inputs of the LSTM (the embeddings), between its layers, and on its outputs, as in the paper.
 
 Shapes: B batch, T positions, N sequences stepped together, L layers, H hidden size.
 """
@@ -18,7 +18,7 @@ from noisychannel.precision import exact_recurrence
 
 
 class LSTMState(NamedTuple):
-    """The explicit state of N sequences; everything a step needs to know of the past."""
+    """The explicit state of N sequences: everything that a step needs to know about the past."""
 
     hidden_LNH: Tensor
     cell_LNH: Tensor
@@ -28,7 +28,7 @@ class LSTMState(NamedTuple):
         return LSTMState(self.hidden_LNH.index_select(1, indices), self.cell_LNH.index_select(1, indices))
 
     def put(self, rows: Tensor, new: LSTMState) -> LSTMState:
-        """These states with others in the place of ``rows``."""
+        """These states with the rows ``rows`` replaced."""
         return LSTMState(*(x.index_copy(1, rows, y) for x, y in zip(self, new, strict=True)))
 
     def concat(self, other: LSTMState) -> LSTMState:
@@ -37,7 +37,7 @@ class LSTMState(NamedTuple):
 
 
 class ForwardLSTM(nn.Module):
-    """A left-to-right LSTM over symbols: position t sees symbols 1..t only, so padding on the right is harmless."""
+    """A left-to-right LSTM over symbols: position t sees symbols 1..t only, so padding on the right has no effect."""
 
     def __init__(self, vocab_size: int, embedding_size: int, hidden_size: int, num_layers: int, dropout: float) -> None:
         super().__init__()
@@ -57,16 +57,16 @@ class ForwardLSTM(nn.Module):
         return self.dropout(states)
 
     def start(self, n: int) -> LSTMState:
-        """The state of ``n`` sequences of which nothing has been read."""
+        """The state of ``n`` empty sequences."""
         zeros = self.embedding.weight.new_zeros(self.lstm.num_layers, n, self.lstm.hidden_size)
         return LSTMState(zeros, zeros)
 
     def step(self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None) -> tuple[Tensor, LSTMState]:
-        """Read one more symbol after each of N sequences: the new top state [N,H], and the state to go on from.
+        """Read one more symbol after each of N sequences: the new top state [N,H], and the new state.
 
-        The sequences are those of ``state`` or, where ``parents`` are given, those of its rows, repeats allowed. What
-        siblings share is computed once: the recurrent product for each row of ``state``, and the product with the
-        embedding for each symbol of the vocabulary, where that is the smaller number.
+        The sequences are those of ``state`` or, if ``parents`` are given, those of its rows ``parents``, repeats
+        allowed. What siblings share is computed once: the recurrent product for each row of ``state``, and the product
+        with the embedding for each symbol of the vocabulary, if there are fewer symbols than sequences.
         """
         hidden, cell, inputs_NH = [], [], None
         for layer, (weight_ih, weight_hh, bias_ih, bias_hh) in enumerate(self.lstm.all_weights):
@@ -88,7 +88,7 @@ class ForwardLSTM(nn.Module):
 
 
 class BidirectionalLSTM(nn.Module):
-    """Layers of one LSTM each way; position t sees the whole sequence, so there is no step."""
+    """Layers of one LSTM in each direction. Position t sees the whole sequence, so there is no step."""
 
     def __init__(self, vocab_size: int, embedding_size: int, hidden_size: int, num_layers: int, dropout: float) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class BidirectionalLSTM(nn.Module):
             initialise_lstm(lstm)
 
     def forward(self, ids_BT: Tensor, lengths: Tensor) -> Tensor:
-        """States at each symbol, [B,T,2H]; each row is reversed within its own length, so padding is never read."""
+        """States at each symbol, [B,T,2H]. Each row is reversed within its length, so padding is never read."""
         x = self.dropout(self.embedding(ids_BT))
         for ahead, back in zip(self.forwards, self.backwards, strict=True):
             with exact_recurrence(x):
@@ -113,19 +113,19 @@ class BidirectionalLSTM(nn.Module):
 
 
 def lstm_cell(gates_N4H: Tensor, cell_NH: Tensor) -> tuple[Tensor, Tensor]:
-    """The new hidden and cell states; ``gates``, in PyTorch's order, are used up.
+    """The new hidden and cell states. ``gates``, in PyTorch's order (input, forget, cell, output), are overwritten.
 
     With tanh(x) = 2σ(2x) - 1 all four gates are one sigmoid, which on a CPU is several times faster than a tanh.
     """
     H = cell_NH.shape[1]
     gates_N4H[:, 2 * H : 3 * H].mul_(2)
-    write, keep, new, show = gates_N4H.sigmoid_().chunk(4, dim=1)
-    after = (keep * cell_NH).addcmul_(write, new, value=2).sub_(write)
-    return torch.addcmul(-show, show, (2 * after).sigmoid_(), value=2), after
+    input_gate, forget_gate, cell_gate, output_gate = gates_N4H.sigmoid_().chunk(4, dim=1)
+    after = (forget_gate * cell_NH).addcmul_(input_gate, cell_gate, value=2).sub_(input_gate)
+    return torch.addcmul(-output_gate, output_gate, (2 * after).sigmoid_(), value=2), after
 
 
 def initialise_lstm(lstm: nn.LSTM) -> None:
-    """Open the forget gates (bias 1): memory by default is easier to learn than to acquire."""
+    """Open the forget gates (bias 1), so that the cells keep their content at the start of training."""
     with torch.no_grad():
         for name, parameter in lstm.named_parameters():
             if name.startswith("bias_ih"):

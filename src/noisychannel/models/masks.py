@@ -1,12 +1,12 @@
-"""Dropout masks that are a function of a seed and a place, so that no model's masks depend on its neighbours.
+"""Dropout masks that are a function of a seed and an index, so that stacked models do not depend on each other.
 
-A generator of random numbers gives masks that depend on how many numbers were drawn before: for models that are trained
-together, on how many there are, and on the longest sequence of any of them. Here each element has a key of its own,
+Masks from a random number generator depend on how many numbers were drawn before: for models that are trained together,
+on how many models there are and on the longest sequence of any of them. Here each element has its own key,
 
     key(seed, site, row, position, …) = mix(… mix(mix(mix(seed + site·c) + row·c) + position·c) …),
 
-and it is dropped if the key, a number of 64 bits, is below the share to drop. ``mix`` is a finaliser: every bit of
-what goes in changes every bit of what comes out with probability one half.
+and it is dropped if the key, a 64-bit number, is below a threshold. ``mix`` is a finaliser: each input bit changes each
+output bit with probability one half.
 
 Shapes: N models, R rows of all models, B rows of each.
 """
@@ -21,10 +21,10 @@ from torch import Tensor
 from noisychannel import kernels
 
 GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
-"""2⁶⁴ over the golden ratio, as a signed number: odd, and its multiples are spread evenly."""
+"""2⁶⁴ divided by the golden ratio, as a signed number: it is odd, and its multiples are spread evenly."""
 FACTORS = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
 SHIFTS = (30, 27, 31)
-"""Those of splitmix64 (Steele, Lea and Flood, 2014)."""
+"""The constants of splitmix64 (Steele, Lea and Flood, 2014)."""
 
 
 class Masks:
@@ -32,15 +32,15 @@ class Masks:
 
     def __init__(self, models: int, device: torch.device | str = "cpu") -> None:
         self.seeds_N = torch.zeros(models, dtype=torch.int64, device=device)
-        """Of the present update; a CUDA graph reads them where they are."""
+        """Of the current update. A CUDA graph reads them from this tensor, so it is changed in place."""
         self._site = 0
 
     def begin(self) -> None:
-        """A pass through the network begins; its dropouts are numbered in the order in which they are met."""
+        """Start a pass through the network; its dropout layers are numbered in the order of their calls."""
         self._site = 0
 
     def drop(self, x: Tensor, share: float) -> Tensor:
-        """``x`` [R, …] without a share of its elements, the others enlarged to make up for it."""
+        """``x`` [R, …] with a share of its elements set to zero and the others scaled up to compensate."""
         self._site += 1
         if not share:
             return x
@@ -55,7 +55,7 @@ class Masks:
 
 
 def keys(seeds_N: Tensor, site: int, shape: Sequence[int]) -> Tensor:
-    """A number of 64 bits, as int64, for each place in a shape [R, …]."""
+    """A 64-bit number, as int64, for each index of a shape [R, …]."""
     key = _mix(seeds_N + torch.full_like(seeds_N, site) * GOLDEN)
     for size in (shape[0] // len(seeds_N), *shape[1:]):
         key = within(key, size)
@@ -68,9 +68,9 @@ def within(key: Tensor, size: int) -> Tensor:
 
 
 def _mix(key: Tensor) -> Tensor:
-    """splitmix64's finaliser; ``key`` is used up."""
+    """The finaliser of splitmix64; ``key`` is overwritten."""
     for shift, factor in zip(SHIFTS, (*FACTORS, None), strict=True):
-        # A logical shift: torch's copies the sign.
+        # A logical shift: the shift of torch copies the sign bit.
         key.bitwise_xor_((key >> shift).bitwise_and_((1 << (64 - shift)) - 1))
         if factor is not None:
             key.mul_(factor)

@@ -1,20 +1,20 @@
 """The sequence-to-sequence baselines: an LSTM encoder-decoder, without and with additive attention.
 
-The encoder's states h_i of u_1..u_I are summed up in one vector (the state at the last position; of a bidirectional
-encoder, the forward state at the last position and the backward state at the first), and every layer of the decoder
-starts from tanh of a linear function of it. Without attention that vector is all the decoder ever sees of the input:
+The encoder states h_i of u_1..u_I are summarised in one vector: the state at the last position or, for a bidirectional
+encoder, the forward state at the last position and the backward state at the first. Every layer of the decoder starts
+from tanh of a linear function of it. Without attention that vector is all that the decoder knows about the input:
 
     s_j = LSTM(s_{j-1}, v_{j-1})                           p(v_j | v_<j, u) = softmax(W s_j + b)
 
-With attention (Bahdanau, Cho and Bengio, 2015) it looks back at the input before each step, from where it then stands:
+With attention (Bahdanau, Cho and Bengio, 2015) the decoder looks at the input again before each step:
 
     energy(i, j) = m · tanh(A s_{j-1} + d + U h_i)         context_j = Σ_i softmax_i(energy(i, j)) h_i
     s_j = LSTM(s_{j-1}, [v_{j-1}; context_j])              p(v_j | v_<j, u) = softmax(W [s_j; context_j] + b)
 
-Unlike those of SSNT, these probabilities sum to one over all outputs that end in EOS (and the endless ones).
+Unlike those of an SSNT, these probabilities sum to one over all outputs (endless ones included).
 
-Dropout falls as in ``lstm``, once on every number: on the embeddings, between layers, on the states that are read
-(those of the encoder, hence the contexts, and the decoder's for the softmax); never on the recurrence.
+Dropout is applied as in ``lstm``, once to every number: to the embeddings, between layers, and to the states that are
+read (those of the encoder, hence the contexts, and those of the decoder before the softmax); never to the recurrence.
 
 Shapes: B batch, I input positions, J output positions, N outputs stepped together, V output symbols, L layers,
 H hidden size, S size of an encoder state (H, or 2H when bidirectional), E embedding size.
@@ -34,12 +34,12 @@ from noisychannel.precision import at_least_float32, exact_recurrence
 
 
 class Attended(NamedTuple):
-    """The inputs of N outputs as attention sees them."""
+    """The inputs of N outputs, prepared for attention."""
 
     states: Tensor
     """h_i: [N,I,S]."""
     keys: Tensor
-    """U h_i, the part of the energies that does not depend on the output: [N,I,H]."""
+    """U h_i, the part of the energies that is independent of the output: [N,I,H]."""
     inside: Tensor
     """False in the padding: [N,I]."""
 
@@ -49,11 +49,11 @@ class Attended(NamedTuple):
 
 
 class Seq2SeqState(NamedTuple):
-    """The explicit state of N outputs; everything a step needs to know of their past and their inputs."""
+    """The explicit state of N outputs: everything that a step needs to know about their past and their inputs."""
 
     decoder: LSTMState
     attended: Attended | None
-    """None without attention: the input is then known by the decoder's first state alone."""
+    """None without attention: the decoder then knows the input by its first state only."""
 
     def select(self, indices: Tensor) -> Seq2SeqState:
         """The states of the outputs ``indices``, in that order, repeats allowed."""
@@ -62,7 +62,7 @@ class Seq2SeqState(NamedTuple):
 
 
 class AdditiveAttention(nn.Module):
-    """Where to look in the input from a decoder state, and what is seen there."""
+    """Where a decoder state looks in the input, and what it sees there."""
 
     def __init__(self, state_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class AdditiveAttention(nn.Module):
         self.energy = nn.Linear(hidden_size, 1, bias=False)
 
     def attend(self, states_BIS: Tensor, lengths: Tensor) -> Attended:
-        """What does not change from step to step."""
+        """The part that is the same in every step."""
         return Attended(states_BIS, self.key(states_BIS), inside(lengths, states_BIS.shape[1], states_BIS.device))
 
     def forward(self, query_NH: Tensor, attended: Attended) -> Tensor:
@@ -83,7 +83,7 @@ class AdditiveAttention(nn.Module):
 
 
 class Seq2Seq(nn.Module):
-    """An encoder-decoder; ``bidirectional`` concerns the encoder."""
+    """An encoder-decoder. ``bidirectional`` is about the encoder."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Seq2Seq(nn.Module):
         return self.forward(inputs, input_lengths, outputs, output_lengths)
 
     def forward(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor:
-        """``log_prob`` without looking at the ids, which on a GPU would wait for them."""
+        """``log_prob`` without checking the ids, which would wait for the GPU."""
         state = self.start(inputs, input_lengths)
         embedded_BJE = self.dropout(self.embedding(after_bos(outputs)))
         if state.attended is None:
@@ -141,7 +141,7 @@ class Seq2Seq(nn.Module):
         return summed_log_probs(self.word(seen_BJX), outputs, output_lengths)
 
     def start(self, inputs: Tensor, input_lengths: Tensor) -> Seq2SeqState:
-        """The state of one output for each input, of which nothing has been said, not even BOS: ids [B,I], [B]."""
+        """The state of one empty output per input, before BOS: ids [B,I], [B]."""
         if isinstance(self.encoder, BidirectionalLSTM):
             states_BIS = self.encoder(inputs, input_lengths)
         else:
@@ -152,12 +152,12 @@ class Seq2Seq(nn.Module):
         return Seq2SeqState(LSTMState(hidden_LBH, cell_LBH), attended)
 
     def step(self, symbols_N: Tensor, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
-        """Append a symbol (BOS first) to each output: log p(next symbol) [N,V], and the state to go on from."""
+        """Append a symbol (BOS first) to each output: log p(next symbol) [N,V], and the new state."""
         seen_NX, state = self._advance(self.dropout(self.embedding(symbols_N)), state)
         return at_least_float32(self.word(seen_NX)).log_softmax(-1), state
 
     def _summary(self, states_BIS: Tensor, lengths: Tensor) -> Tensor:
-        """The whole of each input in one vector, [B,S]: where each direction of the encoder has read all of it."""
+        """Each input in one vector, [B,S]: the states in which each direction of the encoder has read all of it."""
         last = lengths.to(states_BIS.device) - 1
         last_BS = states_BIS[torch.arange(len(last), device=last.device), last]
         if not self.bidirectional:
@@ -166,7 +166,7 @@ class Seq2Seq(nn.Module):
         return torch.cat([last_BS[:, :H], states_BIS[:, 0, H:]], dim=-1)
 
     def _advance(self, embedded_NE: Tensor, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
-        """One step: what the softmax sees, s_j or [s_j; context_j], and the state after it."""
+        """One step: the input of the softmax, s_j or [s_j; context_j], and the new state."""
         decoder, attended = state
         if self.attention is None or attended is None:
             seen_N1H, decoder = self._run_decoder(embedded_NE[:, None], decoder)
@@ -176,7 +176,7 @@ class Seq2Seq(nn.Module):
         return torch.cat([seen_N1H[:, 0], context_NS], dim=-1), Seq2SeqState(decoder, attended)
 
     def _run_decoder(self, x_NTX: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
-        # cuDNN wants contiguous states, which neither the bridge's permutation nor a selection promises.
+        # cuDNN needs contiguous states; those of the bridge and of ``select`` may not be.
         with exact_recurrence(x_NTX):
             states_NTH, after = self.decoder(x_NTX, (state.hidden_LNH.contiguous(), state.cell_LNH.contiguous()))
         return self.dropout(states_NTH), LSTMState(*after)

@@ -1,16 +1,20 @@
 """SSNT, the segment-to-segment neural transducer: p(v | u) with a latent monotone alignment.
 
-Encoder state h_i of u_1..u_i and decoder state s_j of v_1..v_{j-1} meet twice:
+Equation (1) of the paper factorises the joint probability of output and alignment,
+
+    p(v, z | u) = Π_j p(z_j | z_{j-1}, v_<j, u) · p(v_j | v_<j, z_j, u)
+
+Both factors are functions of the encoder state h_i of u_1..u_i and the decoder state s_j of v_1..v_{j-1}:
 
     word:  p(v_j | i, j) = softmax(W_h h_i + W_s s_j + b)          logits are a sum a_i + c_j   (``joint``)
     emit:  e(i, j) = sigmoid(m · tanh(U_h h_i + U_s s_j + d))      else shift to i + 1          (``lattice``)
 
-and log p(v, z_J = I | u) is the log-sum over the lattice of their products. Since nothing forces an emission at
-i = I, the probabilities of all v sum to less than one: an SSNT's perplexity is not comparable with that of a
-sequence-to-sequence model.
+p(z_j = i | z_{j-1} = k) is the product of the shifts from k to i - 1 and the emission at i. log p(v, z_J = I | u) is the
+log-sum of (1) over the lattice. Nothing forces an emission at i = I, so the probabilities of all v sum to less than one:
+the perplexity of an SSNT is not comparable with that of a sequence-to-sequence model.
 
-A direct model reads x and writes y. A channel model reads y and writes x; the decoder builds y from left to right,
-so a channel's encoder must be unidirectional.
+A direct model reads x and writes y. A channel model reads y and writes x. The decoder builds y from left to right, so
+the encoder of a channel must be unidirectional.
 
 Shapes: B batch, I input positions, J output positions, N sequences stepped together, V output symbols, G gate size.
 """
@@ -30,9 +34,9 @@ from noisychannel.precision import at_least_float32
 
 
 class Emission(nn.Linear):
-    """m · tanh(x) + b of 2x, which is used up: [..., G] -> [...].
+    """m · tanh(x) + b, given 2x, which is overwritten: [..., G] -> [...].
 
-    tanh(x) = 2σ(2x) - 1, which on a CPU is several times faster; the 2 and the -1 go into the product.
+    tanh(x) = 2σ(2x) - 1, which is several times faster on a CPU; the 2 and the -1 become part of the product.
     """
 
     def forward(self, twice: Tensor) -> Tensor:
@@ -40,7 +44,7 @@ class Emission(nn.Linear):
 
 
 class SSNT(nn.Module):
-    """An SSNT; ``bidirectional`` concerns the encoder and is for the direct model only."""
+    """An SSNT. ``bidirectional`` is about the encoder and for the direct model only."""
 
     def __init__(
         self,
@@ -74,13 +78,13 @@ class SSNT(nn.Module):
         return self(inputs, input_lengths, outputs, output_lengths)
 
     def forward(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor:
-        """``log_prob`` without looking at the ids, which on a GPU would wait for them."""
+        """``log_prob`` without checking the ids, which would wait for the GPU."""
         return lattice.log_marginal(*self._lattice(inputs, input_lengths, outputs), input_lengths, output_lengths)
 
     def viterbi(
         self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The best alignment's log p(outputs, z | inputs) [B], and its input positions [B,J] (-1 past the end)."""
+        """log p(outputs, z | inputs) of the best alignment [B], and its input positions [B,J] (-1 past the end)."""
         require_eos("inputs", inputs, input_lengths)
         require_eos("outputs", outputs, output_lengths)
         return lattice.viterbi(*self._lattice(inputs, input_lengths, outputs), input_lengths, output_lengths)
@@ -95,8 +99,8 @@ class SSNT(nn.Module):
     def sample(self, inputs: Tensor, input_lengths: Tensor, max_length: int) -> tuple[Tensor, Tensor]:
         """Draw an output for each input from p(v, z | inputs): ids [B,I], [B] -> [B,max_length], lengths [B].
 
-        A length of 0 is of an output that did not become one: it did not end within ``max_length``, ended before the
-        whole input was read, or emitted nothing any more. What is left has the distribution p(v, z_J = I | inputs).
+        A length of 0 marks a failed draw: the output did not end within ``max_length``, ended before the whole input
+        was read, or stopped emitting. The other outputs have the distribution p(v, z_J = I | inputs).
         """
         B, I = inputs.shape
         input_side, state = self.read_inputs(inputs, input_lengths), self.start_outputs(B)
@@ -108,7 +112,7 @@ class SSNT(nn.Module):
         for j in range(max_length):
             side, state = self.step_outputs(symbols, state)
             emit_BI = self.emit_logits(input_side, Side(side.scores[:, None], side.gate[:, None])).squeeze(-1).sigmoid()
-            # Shift until a draw says emit: the first of independent draws from the present position on.
+            # Shift until a draw says emit: the first success of independent draws from the current position on.
             open_BI = (ahead_I >= position_B[:, None]) & (ahead_I <= last_B[:, None])
             drawn_BI = (torch.rand_like(emit_BI) < emit_BI) & open_BI
             alive_B &= drawn_BI.any(1)
@@ -126,8 +130,8 @@ class SSNT(nn.Module):
         word_logp_BIJ = word_log_probs(input_side.scores, output_side.scores, outputs)
         return word_logp_BIJ, self.emit_logits(input_side, output_side)
 
-    # The pieces a decoder drives. Whole sequences where they are known, steps where they are being built: a direct
-    # model steps its outputs, a channel model (whose inputs are the hypotheses) steps its inputs.
+    # The parts that a decoder uses. Sequences that are known are read whole; those that are being built are read step by
+    # step: the outputs of a direct model, and the inputs of a channel model, which are the hypotheses.
 
     def read_inputs(self, inputs: Tensor, input_lengths: Tensor) -> Side:
         """All input positions at once: ids [B,I] -> Side of [B,I,...]."""
@@ -136,28 +140,28 @@ class SSNT(nn.Module):
         return self._input_side(self.encoder(inputs))
 
     def read_outputs(self, outputs: Tensor) -> Side:
-        """All output positions at once, position j having seen v_1..v_{j-1}: ids [B,J] -> Side of [B,J,...]."""
+        """All output positions at once; position j has seen v_1..v_{j-1}: ids [B,J] -> Side of [B,J,...]."""
         return self._output_side(self.decoder(after_bos(outputs)))
 
     def start_inputs(self, n: int) -> LSTMState:
-        """The state of ``n`` inputs of which nothing has been read. Refused for a bidirectional encoder."""
+        """The state of ``n`` empty inputs. A bidirectional encoder raises ValueError."""
         return self._stepping_encoder().start(n)
 
     def step_inputs(
         self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
     ) -> tuple[Side, LSTMState]:
-        """Append a symbol to each input (of the rows ``parents``, where given): Side of [N,...] at the new position."""
+        """Append a symbol to each input (of the rows ``parents``, if given): Side of [N,...] at the new position."""
         states_NH, state = self._stepping_encoder().step(symbols_N, state, parents_N)
         return self._input_side(states_NH), state
 
     def start_outputs(self, n: int) -> LSTMState:
-        """The state of ``n`` outputs of which nothing has been said, not even BOS."""
+        """The state of ``n`` empty outputs, before BOS."""
         return self.decoder.start(n)
 
     def step_outputs(
         self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
     ) -> tuple[Side, LSTMState]:
-        """Append a symbol (BOS first) to each output (of the rows ``parents``): Side of [N,...] for what follows it."""
+        """Append a symbol (BOS first) to each output (of the rows ``parents``): Side of [N,...] for the next symbol."""
         states_NH, state = self.decoder.step(symbols_N, state, parents_N)
         return self._output_side(states_NH), state
 
@@ -176,7 +180,7 @@ class SSNT(nn.Module):
     def _stepping_encoder(self) -> ForwardLSTM:
         if isinstance(self.encoder, BidirectionalLSTM):
             raise ValueError(
-                "a bidirectional encoder needs the whole input before its first state, so it cannot be stepped; "
+                "a bidirectional encoder needs the whole input before its first state, so it has no steps; "
                 "a channel model must have bidirectional=False"
             )
         return self.encoder

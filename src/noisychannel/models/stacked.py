@@ -221,12 +221,12 @@ def _step(gates: Tensor, before: Tensor, hidden: Tensor, after: Tensor) -> None:
         from noisychannel.kernels import lstm
 
         return lstm.step(gates, before, hidden, after)
-    write, keep, new, show = gates.chunk(4, -1)
-    for gate in (write, keep, show):
+    input_gate, forget_gate, cell_gate, output_gate = gates.chunk(4, -1)
+    for gate in (input_gate, forget_gate, output_gate):
         gate.sigmoid_()
-    new.tanh_()
-    torch.mul(keep, before, out=after).addcmul_(write, new)
-    torch.mul(show, after.tanh(), out=hidden)
+    cell_gate.tanh_()
+    torch.mul(forget_gate, before, out=after).addcmul_(input_gate, cell_gate)
+    torch.mul(output_gate, after.tanh(), out=hidden)
 
 
 def _back(gates: Tensor, before: Tensor, after: Tensor, by_hidden: Tensor, by_cell: Tensor, by_gates: Tensor) -> None:
@@ -235,17 +235,17 @@ def _back(gates: Tensor, before: Tensor, after: Tensor, by_hidden: Tensor, by_ce
         from noisychannel.kernels import lstm
 
         return lstm.back(gates, before, after, by_hidden, by_cell, by_gates)
-    write, keep, new, show = gates.chunk(4, -1)
-    shown = after.tanh()
-    by_cell += by_hidden * show * (1 - shown * shown)
+    input_gate, forget_gate, cell_gate, output_gate = gates.chunk(4, -1)
+    tanh_cell = after.tanh()
+    by_cell += by_hidden * output_gate * (1 - tanh_cell * tanh_cell)
     parts = (
-        by_cell * new * write * (1 - write),
-        by_cell * before * keep * (1 - keep),
-        by_cell * write * (1 - new * new),
-        by_hidden * shown * show * (1 - show),
+        by_cell * cell_gate * input_gate * (1 - input_gate),
+        by_cell * before * forget_gate * (1 - forget_gate),
+        by_cell * input_gate * (1 - cell_gate * cell_gate),
+        by_hidden * tanh_cell * output_gate * (1 - output_gate),
     )
     torch.cat(parts, dim=-1, out=by_gates)
-    by_cell *= keep
+    by_cell *= forget_gate
 
 
 _STACKED: dict[type[nn.Module], Any] = {

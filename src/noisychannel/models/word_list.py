@@ -100,7 +100,7 @@ class WordList(nn.Module):
         inside_BJ = inside(output_lengths, outputs.shape[1], outputs.device)
         for symbol_B, inside_B in zip(outputs.long().unbind(1), inside_BJ.unbind(1), strict=True):
             node_B = torch.where(inside_B, self.words.child(node_B, symbol_B), node_B)
-        return -(node_B == OFF).double()
+        return torch.where(node_B == OFF, -1.0, 0.0).double()
 
     def start(self, n: int) -> WordListState:
         """The state of ``n`` outputs that have read nothing, not even BOS."""
@@ -116,4 +116,4 @@ class WordList(nn.Module):
     def score(self, state: WordListState, symbols_N: Tensor) -> Tensor:
         """-1 if an output leaves the list with this symbol, else 0: [N]."""
         left_N = (state.node_N != OFF) & (self.words.child(state.node_N, symbols_N) == OFF)
-        return -left_N.double()
+        return torch.where(left_N, -1.0, 0.0).double()

@@ -1,0 +1,351 @@
+"""The front end: words and YAML into dataclasses, and one clear line for every mistake."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noisychannel.arguments import (
+    all_keys,
+    check_at_least,
+    describe_keys,
+    dump_config,
+    expected,
+    load_yaml,
+    parse_options,
+    read_config,
+    section_of,
+)
+from noisychannel.errors import BadInputError
+from noisychannel.training.config import RunConfig
+
+
+@dataclass(kw_only=True)
+class Inner:
+    """A section.
+
+    Args:
+        size: How large it is.
+        name: What it is called, which takes more than one line to explain because this sentence goes on and on until
+            the line is full.
+        used: Whether it counts.
+    """
+
+    size: int = 3
+    name: str | None = None
+    used: bool = True
+
+
+@dataclass(kw_only=True)
+class Base:
+    """What several commands share.
+
+    Args:
+        device: Where to compute.
+    """
+
+    device: str = "auto"
+
+
+@dataclass(kw_only=True)
+class Options(Base):
+    """Options of a test.
+
+    Args:
+        run: The run.
+        files: The files.
+        rate: A rate.
+        most: A limit.
+        quick: Be quick.
+        search: How to search.
+        kinds: Which kinds.
+        inner: A part.
+        other: Another part.
+    """
+
+    run: str = ""
+    files: list[str] = field(default_factory=list)
+    rate: float = 0.5
+    most: int | None = None
+    quick: bool = False
+    search: Literal["viterbi", "marginal"] | None = None
+    kinds: list[Literal["a", "b"]] = field(default_factory=lambda: ["a"])
+    inner: Inner = field(default_factory=Inner)
+    other: Inner = field(default_factory=lambda: Inner(size=9, used=False))
+
+
+def parse(*words: str) -> Options:
+    return parse_options(Options, words, ("run", "files*"))
+
+
+def read(tmp_path: Path, text: str, *words: str) -> Options:
+    (tmp_path / "config.yaml").write_text(text)
+    return read_config(Options, tmp_path / "config.yaml", words)
+
+
+def test_nothing_given_is_every_default() -> None:
+    assert parse() == Options()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected_value"),
+    [
+        ("--rate 0.25", {"rate": 0.25}),
+        ("--rate=0.25", {"rate": 0.25}),
+        ("--rate 1", {"rate": 1.0}),
+        ("--rate 1e-3", {"rate": 0.001}),
+        ("--rate -3", {"rate": -3.0}),
+        ("--rate=-3", {"rate": -3.0}),
+        ("--rate 1 --rate 2", {"rate": 2.0}),
+        ("--most 7", {"most": 7}),
+        ("--most null", {"most": None}),
+        ("--quick", {"quick": True}),
+        ("--quick true", {"quick": True}),
+        ("--quick=false", {"quick": False}),
+        ("--quick false", {"quick": False}),
+        ("--quick here", {"quick": True, "run": "here"}),
+        ("here --quick", {"quick": True, "run": "here"}),
+        ("--quick --rate 2", {"quick": True, "rate": 2.0}),
+        ("here one two", {"run": "here", "files": ["one", "two"]}),
+        ("here one --rate 2 two", {"run": "here", "files": ["one", "two"], "rate": 2.0}),
+        ("here [one", {"run": "here", "files": ["[one"]}),
+        ("-", {"run": "-"}),
+        ("--files one", {"files": ["one"]}),
+        ("--files [one,two]", {"files": ["one", "two"]}),
+        ("--kinds b", {"kinds": ["b"]}),
+        ("--kinds [a,b]", {"kinds": ["a", "b"]}),
+        ("--search marginal", {"search": "marginal"}),
+        ("--run 12", {"run": "12"}),
+        ("--run -x", {"run": "-x"}),
+        ("--run=a=b", {"run": "a=b"}),
+        ("--run=", {"run": ""}),
+        ("--device cpu", {"device": "cpu"}),
+        ("--inner.size 5", {"inner": Inner(size=5)}),
+        ("--inner.size 5 --inner.used false", {"inner": Inner(size=5, used=False)}),
+        ("--other.name x", {"other": Inner(size=9, used=False, name="x")}),
+    ],
+)
+def test_words(words: str, expected_value: dict[str, object]) -> None:
+    assert parse(*words.split()) == Options(**expected_value)  # type: ignore[arg-type]
+
+
+def test_dashes_and_underscores_are_the_same() -> None:
+    config = parse_options(RunConfig, ["--training.clip-norm", "2", "--data.too-long=truncate"])
+    assert (config.training.clip_norm, config.data.too_long) == (2.0, "truncate")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--rat 1", "unknown option --rat; did you mean --rate?"),
+        ("--inner.sise 1", "unknown option --inner.sise; did you mean --inner.size?"),
+        ("--sise 1", "unknown option --sise; did you mean --inner.size?"),
+        ("--inner 1", "--inner is a section; set one of its keys, such as --inner.size"),
+        ("--rate", "--rate needs a value; see --help"),
+        ("--rate --quick", "--rate needs a value; see --help"),
+        ("--rate fast", "--rate: must be a number, but is 'fast'"),
+        ("--inner.size 1.5", "--inner.size: must be a whole number, but is '1.5'"),
+        ("--most x", "--most: must be a whole number or null, but is 'x'"),
+        ("--quick=maybe", "--quick: must be true or false, but is 'maybe'"),
+        ("--search best", "--search: must be one of viterbi, marginal or null, but is 'best'"),
+        ("--kinds c", "--kinds: must be one or more of a, b, but is 'c'"),
+        ("--kinds [a", "--kinds: must be one or more of a, b, but is '[a'"),
+    ],
+)
+def test_mistakes_on_the_command_line(words: str, complaint: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        parse(*words.split())
+    assert str(caught.value) == complaint
+
+
+def test_an_argument_too_many() -> None:
+    with pytest.raises(BadInputError, match="unexpected argument 'two'; see --help"):
+        parse_options(Options, ["one", "two"], ("run",))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_value"),
+    [
+        ("rate: 2", {"rate": 2.0}),
+        ("rate: 1e-3", {"rate": 0.001}),  # text for YAML 1.1
+        ("most: null", {"most": None}),
+        ("quick: yes", {"quick": True}),
+        ("files: one", {"files": ["one"]}),
+        ("files: '[one'", {"files": ["[one"]}),
+        ("files: [one, two]", {"files": ["one", "two"]}),
+        ("inner: {size: 5}", {"inner": Inner(size=5)}),
+        ("other: {name: x}", {"other": Inner(size=9, used=False, name="x")}),
+        ("inner: {}", {}),
+    ],
+)
+def test_files(text: str, expected_value: dict[str, object], tmp_path: Path) -> None:
+    assert read(tmp_path, text) == Options(**expected_value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "config.yaml: empty"),
+        ("3", "config.yaml: must contain keys and values"),
+        ("a: [b\n", "config.yaml:2: not valid YAML"),
+        ("run: a\nrun: b", "config.yaml:2: not valid YAML (duplicate key run)"),
+        ("inner:\n  size: 1\n  size: 2", "config.yaml:3: not valid YAML (duplicate key size)"),
+        ("[a]: 1", "config.yaml:1: not valid YAML"),
+        ("1: 2", "config.yaml: unknown key 1; did you mean"),
+        ("rat: 1", "config.yaml: unknown key rat; did you mean rate?"),
+        ("inner: {sise: 1}", "config.yaml: unknown key inner.sise; did you mean inner.size?"),
+        ("iner: {size: 1}", "config.yaml: unknown key iner; did you mean inner?"),
+        ("inner: 3", "config.yaml: inner must be a section with keys and values, but is 3"),
+        ("inner: null", "config.yaml: inner must be a section with keys and values, but is None"),
+        ("rate: null", "config.yaml: rate must not be null; set it, or remove it to use its default"),
+        ("rate: fast", "config.yaml: rate: must be a number, but is 'fast'"),
+        ("inner: {size: 1.5}", "config.yaml: inner.size: must be a whole number, but is 1.5"),
+        ("inner: {used: 1}", "config.yaml: inner.used: must be true or false, but is 1"),
+        ("run: 3", "config.yaml: run: must be text, but is 3"),
+        ("kinds: [a, c]", "config.yaml: kinds: must be one or more of a, b, but is ['a', 'c']"),
+        ("files: [1]", "config.yaml: files: must be a list (text), but is [1]"),
+    ],
+)
+def test_mistakes_in_a_file(text: str, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError) as caught:
+        read(tmp_path, text)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"none\.yaml: No such file"):
+        load_yaml(tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes("run: Bäume".encode("latin-1"))
+    with pytest.raises(BadInputError, match="not UTF-8"):
+        load_yaml(tmp_path / "latin.yaml")
+
+
+def test_options_override_a_file_key_by_key(tmp_path: Path) -> None:
+    text = "inner: {size: 5, name: x}\nrate: 2"
+    assert read(tmp_path, text, "--inner.size", "6") == Options(inner=Inner(size=6, name="x"), rate=2.0)
+    with pytest.raises(BadInputError, match=r"^--rate: must be a number"):
+        read(tmp_path, text, "--rate", "x")
+    with pytest.raises(BadInputError, match="unexpected argument 'x'"):
+        read(tmp_path, text, "x")
+
+
+def test_one_section_is_read_whatever_the_rest_says(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("inner: {size: 5}\nfuture: 3\n")
+    assert section_of(Inner, tmp_path / "config.yaml", "inner") == Inner(size=5)
+    assert section_of(Inner, tmp_path / "config.yaml", "other") == Inner()
+    with pytest.raises(BadInputError, match=r"config\.yaml: future must be a section"):
+        section_of(Inner, tmp_path / "config.yaml", "future")
+    (tmp_path / "config.yaml").write_text("inner: {sise: 5}\n")
+    with pytest.raises(BadInputError, match=r"unknown key inner\.sise; did you mean inner\.size\?"):
+        section_of(Inner, tmp_path / "config.yaml", "inner")
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8)
+inners = st.builds(Inner, size=st.integers(-9, 9), name=st.none() | texts, used=st.booleans())
+every = st.builds(
+    Options,
+    run=texts,
+    files=st.lists(texts, max_size=3),
+    rate=st.floats(allow_nan=False, allow_infinity=False, width=32),
+    most=st.none() | st.integers(),
+    quick=st.booleans(),
+    search=st.sampled_from([None, "viterbi", "marginal"]),
+    kinds=st.lists(st.sampled_from(["a", "b"]), max_size=3),
+    inner=inners,
+    other=inners,
+)
+
+
+@given(every)
+def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, options: Options) -> None:
+    file = tmp_path_factory.mktemp("dumped") / "config.yaml"
+    file.write_text(dump_config(options), encoding="utf-8")
+    assert read_config(Options, file) == options
+
+
+@given(every)
+def test_words_and_files_say_the_same(options: Options) -> None:
+    """Every value that a word can express; null is a word, so a text that reads null or is a list cannot be given."""
+    words = [f"--rate={options.rate!r}", f"--most={'null' if options.most is None else options.most}"]
+    words += [f"--quick={str(options.quick).lower()}", f"--search={options.search or 'null'}"]
+    for section in ("inner", "other"):
+        words += [
+            f"--{section}.{key}={str(getattr(getattr(options, section), key)).lower()}" for key in ("size", "used")
+        ]
+    parsed = parse(*words)
+    assert (parsed.rate, parsed.most, parsed.quick, parsed.search) == (
+        options.rate,
+        options.most,
+        options.quick,
+        options.search,
+    )
+    assert (parsed.inner.size, parsed.other.used) == (options.inner.size, options.other.used)
+
+
+def test_help_names_every_key_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ("-h", "--help"):
+        with pytest.raises(SystemExit) as stop:
+            parse_options(Options, ["--rate", "x", word], (), "usage: this\n")
+        assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: this\n\noptions:\n")
+    assert all(f"  --{key}" in shown for key in all_keys(Options))
+    described = describe_keys(Options)
+    assert "  --rate X\n        A rate. (default: 0.5)\n" in described
+    assert "  --device TEXT\n        Where to compute. (default: auto)\n" in described, "of a class it extends"
+    assert "  --kinds [a|b,…]\n        Which kinds. (default: a)\n" in described
+    assert "  --search viterbi|marginal\n        How to search.\n" in described
+    assert "  --quick\n        Be quick.\n" in described
+    assert "\nother: Another part.\n  --other.size N\n        How large it is. (default: 9)\n" in described
+    assert "  --inner.used true|false\n        Whether it counts. (default: true)" in described
+    assert max(map(len, described.splitlines())) <= 100
+
+
+def test_help_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    assert max(map(len, describe_keys(Options).splitlines())) <= 50
+
+
+def test_plain_words_for_types() -> None:
+    kinds = (int, float, bool, str, int | None, Literal["x", "y"], list[int], list[Literal["x"]])
+    assert [expected(kind) for kind in kinds] == [
+        "a whole number",
+        "a number",
+        "true or false",
+        "text",
+        "a whole number or null",
+        "one of x, y",
+        "a list (a whole number)",
+        "one or more of x",
+    ]
+
+
+def test_limits() -> None:
+    options = Options(most=0)
+    check_at_least(0, options, "most", "rate")
+    with pytest.raises(BadInputError, match="--most: must be at least 1, but is 0"):
+        check_at_least(1, options, "most")
+    check_at_least(1, Options(), "most")
+
+
+def test_the_front_end_needs_neither_torch_nor_a_parser_for_help() -> None:
+    code = (
+        "import sys; from dataclasses import dataclass; from noisychannel.arguments import describe_keys\n"
+        "@dataclass\nclass Small:\n    a: int = 1\n"
+        "describe_keys(Small); assert not {'torch', 'jsonargparse'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_two_keys_of_a_configuration_differ_only_in_dashes() -> None:
+    keys = [key.replace("-", "_") for key in all_keys(RunConfig)]
+    assert all(one != other for one, other in itertools.combinations(keys, 2))
