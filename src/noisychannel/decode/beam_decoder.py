@@ -1,7 +1,7 @@
 """``BeamDecoder``: the same objective with another proposing model, such as seq2seq with attention.
 
-Beam search finds outputs by the proposing model, and the objective, equation (3), ranks them. The term ``direct`` is the
-log-probability of the proposing model. If there is no other term than the length, the beam search itself uses the
+Beam search finds outputs by the proposing model, and the objective, equation (3), ranks them. The term ``direct`` is
+the log-probability of the proposing model. If there is no other term than the length, the beam search itself uses the
 length bias.
 """
 
