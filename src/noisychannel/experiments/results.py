@@ -7,6 +7,7 @@ a score that does not follow from them is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from noisychannel.errors import BadInputError
@@ -78,7 +79,7 @@ def _merged_rows(blocks: Sequence[Block]) -> list[MergedRow]:
     for block in blocks:
         about = {"block": block.name} | {key: block.record[key] for key in FROM_BLOCK}
         for n, record in enumerate(block.rows):
-            row = MergedRow({**record, **about}, block.outputs(n))
+            row = MergedRow({**deepcopy(record), **about}, block.outputs(n))
             before = rows.get(row.label)
             if before is None or before.record["date"] < row.record["date"]:
                 rows[row.label] = row
