@@ -12,6 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from noisychannel.experiments.inflection_data import some
+from noisychannel.experiments.inflection_experiment import run_experiment
+from noisychannel.experiments.inflection_report import markdown
+from noisychannel.experiments.inflection_systems import BASELINE, FULL_BETTER, ROWS, RULES
+from noisychannel.experiments.measured import Measured, Row
+from noisychannel.experiments.outputs import Outputs, judge, row_name
+from noisychannel.experiments.reranking import choose_from_pool, density_ratio, ensemble, word_list
+from noisychannel.experiments.tasks import Task, back_translate
+from noisychannel.experiments.wiktionary import Wiktionary
 
 from noisychannel.cli.main import main
 from noisychannel.decode.hypothesis import Hypothesis
@@ -20,16 +29,7 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.evaluation.baselines import SuffixRules
 from noisychannel.experiments import inflection, inflection_experiment, reranking
 from noisychannel.experiments.inflection import Inflection, Scale, Setup
-from noisychannel.experiments.inflection_data import some
-from noisychannel.experiments.inflection_experiment import run_experiment
-from noisychannel.experiments.inflection_report import markdown
-from noisychannel.experiments.inflection_systems import BASELINE, FULL_BETTER, ROWS, RULES
-from noisychannel.experiments.measured import Measured, Row
 from noisychannel.experiments.measuring import measure
-from noisychannel.experiments.outputs import Outputs, judge, row_name
-from noisychannel.experiments.reranking import choose_from_pool, density_ratio, ensemble, word_list
-from noisychannel.experiments.tasks import Task, back_translate
-from noisychannel.experiments.wiktionary import Wiktionary
 from noisychannel.noisy_channel import Output
 from noisychannel.training.config import ModelConfig
 from noisychannel.tuning import SYSTEMS

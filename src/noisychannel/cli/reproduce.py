@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from noisychannel.cli.options import check_at_least, parse_options
+from noisychannel.arguments import check_at_least, parse_options
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.registry import describe_experiments, find_experiments
 from noisychannel.experiments.reproducing import file_stem, measure_blocks, write_results

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
+from noisychannel.devices import choose_device
 from noisychannel.models import SSNT
 from noisychannel.runs import RunDirectory
-from noisychannel.training.world import choose_device
 
 BATCH = 4096
 """Outputs whose inputs are drawn together."""

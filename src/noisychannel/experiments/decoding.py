@@ -15,11 +15,11 @@ import torch
 
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.evaluation.decoding import with_all_terms
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.experiments.experiment import ModelSet
 from noisychannel.experiments.items import Item
-from noisychannel.experiments.loading import NoisyChannel, with_all_terms
-from noisychannel.noisy_channel import Output
+from noisychannel.noisy_channel import NoisyChannel, Output
 
 DIGITS = 4
 """Decimals of the terms that are kept, in nats."""

@@ -20,13 +20,13 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.evaluation.baselines import BASELINES, Answer
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.items import Part
-from noisychannel.experiments.loading import TermSource
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.settings import MeasuringSettings, Setup
 from noisychannel.experiments.training import train_groups
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS
 from noisychannel.training.config import RunConfig
+from noisychannel.weights import TermSource
 
 TrainingPair = tuple[str, str, tuple[str, ...]]
 """Input, output and features."""

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from noisychannel.decode.objective import Weights
+from noisychannel.devices import choose_device
 from noisychannel.experiments.cache import Cache
 from noisychannel.experiments.choosing import Choice, PoolTask, ensemble
 from noisychannel.experiments.decoding import DecodingTask, NBestEntry, PartLists
@@ -26,7 +27,6 @@ from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.scores import Scorer
 from noisychannel.experiments.tuning import TuningTask
 from noisychannel.training.jobs import choose_processes, cores
-from noisychannel.training.world import choose_device
 from noisychannel.tuning import TuningResult
 
 TuningKey = tuple[str, str, tuple[tuple[str, str], ...]]

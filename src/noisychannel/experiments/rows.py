@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from noisychannel.experiments.loading import TermKind, TermSource, system_of
 from noisychannel.systems import PROPOSERS, System
+from noisychannel.weights import TermKind, TermSource, system_of
 
 MODEL_ROLES = (*PROPOSERS, "channel", "lm")
 """Parts of a system's name that are models; ``length`` is neither a model nor a further term."""

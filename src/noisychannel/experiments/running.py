@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from noisychannel.devices import choose_device
 from noisychannel.experiments.blocks import FORMAT, Block
 from noisychannel.experiments.experiment import Experiment
 from noisychannel.experiments.measuring import RowResult, all_rows, measure, rows_to_tune
@@ -17,7 +18,6 @@ from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.training import ended_by_limit
 from noisychannel.provenance import provenance
 from noisychannel.runs import RunDirectory
-from noisychannel.training.world import choose_device
 
 
 def run_blocks(experiment: Experiment, names: Sequence[str], directory: Path, stem: str) -> list[Block]:

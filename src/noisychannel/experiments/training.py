@@ -14,13 +14,13 @@ from pathlib import Path
 
 import torch
 
+from noisychannel.devices import choose_device
 from noisychannel.errors import NoisyChannelError
 from noisychannel.experiments.settings import Setup
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
 from noisychannel.training.jobs import choose_processes
 from noisychannel.training.run import train_runs
-from noisychannel.training.world import choose_device
 
 Group = Sequence[RunConfig]
 GROUP_GIB = 10

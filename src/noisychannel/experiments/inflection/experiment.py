@@ -32,8 +32,9 @@ from noisychannel.experiments.items import Item, Part, at_most, sample
 from noisychannel.experiments.measuring import measure
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.settings import Setup
+from noisychannel.models.registry import Role
 from noisychannel.runs import RunDirectory
-from noisychannel.training.config import ModelConfig, Role, RunConfig, TrainingConfig
+from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
 from noisychannel.training.run import prepare_run
 
 Lists = Mapping[str, Sequence[str]]
