@@ -184,7 +184,7 @@ class DecodeBench:
     def _rates(self, settings: Sequence[Setting]) -> Iterator[str]:
         for setting in settings:
             models = setting.models(self.device)
-            pair = [setting.decoder(models, weights) for weights in (DIRECT, FULL)]
+            pair: list[Decoder] = [setting.decoder(models, weights) for weights in (DIRECT, FULL)]
             for batch in self.batches:
                 yield rates(setting.name, pair, setting.inputs(max(4, batch)), batch, self.rounds)
         if self.run is not None and self.words is not None:
