@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -81,9 +82,7 @@ def test_scores_are_those_of_sacrebleu_averaged_over_parts_and_seeds(toy: Toy, b
     for row in results["rows"]:
         by_seed = outputs_of(blocks, row["name"])
         first, rest = toy.parts[0].test, toy.parts[1].test
-        expected = {
-            str(seed): (chrf(texts[:14], first), chrf(texts[14:], rest)) for seed, texts in by_seed.items()
-        }
+        expected = {str(seed): (chrf(texts[:14], first), chrf(texts[14:], rest)) for seed, texts in by_seed.items()}
         recorded = row["scores"]["chrf"]
         assert recorded["seeds"] == {seed: pytest.approx(sum(both) / 2) for seed, both in expected.items()}
         assert recorded["score"] == pytest.approx(np.mean(list(expected.values())))
@@ -246,7 +245,7 @@ def test_n_best_lists_have_every_term_and_their_order(toy: Toy, blocks: dict) ->
             assert set(entry.terms) == {"direct", "channel", "lm", "length"}
             assert entry.terms["length"] == len(entry.text) + 1
         objectives = [sum(w * entry.terms[name] for name, w in weights.by_name().items()) for entry in complete]
-        assert all(a >= b - 1e-2 for a, b in zip(objectives, objectives[1:], strict=False))
+        assert all(a >= b - 1e-2 for a, b in pairwise(objectives))
 
 
 def test_equal_inputs_are_decoded_once(toy: Toy, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +326,17 @@ def test_a_block_is_read_as_it_was_written(blocks: dict[str, Block], tmp_path: P
 
 def test_a_block_says_where_it_comes_from(blocks: dict[str, Block], toy: Toy) -> None:
     record = blocks["plain"].record
-    assert {"noisychannel", "commit", "torch", "date", "device", "data", "settings", "tuned", "seconds"} <= record.keys()
+    assert {
+        "noisychannel",
+        "commit",
+        "torch",
+        "date",
+        "device",
+        "data",
+        "settings",
+        "tuned",
+        "seconds",
+    } <= record.keys()
     assert record["ended by their limit"] == [
         f"toy-{seed}/{part.name} direct" for seed in (1, 2) for part in toy.parts
     ], "twelve updates end every training"
@@ -356,7 +365,9 @@ def test_a_later_block_replaces_rows_and_others_stay(blocks: dict[str, Block]) -
         ]
         assert merged["rows"][1]["scores"]["chrf"]["score"] == merged["rows"][0]["scores"]["chrf"]["score"]
     assert set(merged["not measured"]) == {"larger", "few"}
-    assert "`noisychannel reproduce toy --blocks few`): direct, 50 pairs; copy, 50 pairs." in "\n".join(markdown(merged))
+    assert "`noisychannel reproduce toy --blocks few`): direct, 50 pairs; copy, 50 pairs." in "\n".join(
+        markdown(merged)
+    )
 
 
 def test_blocks_of_other_items_are_not_merged(blocks: dict[str, Block]) -> None:
@@ -451,10 +462,13 @@ def test_examples_are_items_on_which_the_two_systems_differ(toy: Toy, results: d
 def test_the_table(results: dict) -> None:
     lines = list(markdown(json.loads(json.dumps(results))))
     table = [line for line in lines[2:] if line.startswith("|")]
-    assert table[0].startswith("| system | chrf | accuracy | 95 % interval | p against direct | p against copying | dev |")
+    assert table[0].startswith(
+        "| system | chrf | accuracy | 95 % interval | p against direct | p against copying | dev |"
+    )
     assert "| paper's chrf | weights: direct, channel, LM, length |" in table[0]
     direct = row_of(results, "direct")["scores"]
-    start = f"| direct | {direct['chrf']['score']:.2f} ± {direct['chrf']['deviation']:.2f} | {direct['accuracy']['score']:.2f}"
+    start = f"| direct | {direct['chrf']['score']:.2f} ± {direct['chrf']['deviation']:.2f} | "
+    start += f"{direct['accuracy']['score']:.2f}"
     assert sum(line.startswith(start) for line in table) == 1
     assert any(line.startswith("| direct | ") and " 50.0 |" in line for line in table)
     assert any(line.startswith("| cited: another system |  | 12.3 |") for line in table)
@@ -528,7 +542,12 @@ def test_further_terms_have_the_kind_of_their_name_unless_told() -> None:
 
 def test_a_restricted_row_says_what_it_restricts() -> None:
     few = WITH_LM.restricted(pairs=100, unpaired=0, seeds=1)
-    assert (few.name, few.base, few.pairs, few.unpaired) == ("direct + LM, 100 pairs, 0 unpaired", "direct + LM", 100, 0)
+    assert (few.name, few.base, few.pairs, few.unpaired) == (
+        "direct + LM, 100 pairs, 0 unpaired",
+        "direct + LM",
+        100,
+        0,
+    )
     assert WITH_LM.base == WITH_LM.name
 
 

@@ -63,7 +63,9 @@ class Toy(Experiment):
     """The runs toy-1, toy-2 and few-1 have a group for each part, and a vocabulary of its own for each group."""
 
     def __init__(self, work: Path, design: Design = DESIGN) -> None:
-        parts = [Part(task, items(task, 3, 16), items(task, 4, size)) for task, size in (("copied", 14), ("doubled", 20))]
+        parts = [
+            Part(task, items(task, 3, 16), items(task, 4, size)) for task, size in (("copied", 14), ("doubled", 20))
+        ]
         self.said: list[str] = []
         super().__init__(design, parts, Setup(Path(), work, "cpu", 1, self.said.append), SETTINGS)
 
