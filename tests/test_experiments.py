@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.experiments import choosing, decoding, scores, training
 from noisychannel.experiments.blocks import Block, outputs_file, read_blocks
+from noisychannel.experiments.cache import Cache
 from noisychannel.experiments.decoding import DecodingTask, NBestEntry, load
 from noisychannel.experiments.design import Design, Plot
 from noisychannel.experiments.items import Item
@@ -209,6 +211,47 @@ def test_nothing_is_measured_twice(toy: Toy, directory: Path, monkeypatch: pytes
     assert again.rows == json.loads(before)["rows"]
 
 
+def test_an_interrupted_block_continues(toy: Toy, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third decoding fails; the next time only that one and those after it are decoded."""
+    rows = [replace(DIRECT, name=str(k1), seeds=1, search={"k1": k1, "k2": 2}) for k1 in (5, 6, 7, 8)]
+    asked, ended = list[int](), [True]
+    decode = DecodingTask.decode
+
+    def failing(self: DecodingTask) -> decoding.PartLists:
+        asked.append(self.settings.k1)
+        if ended and self.settings.k1 == 7:
+            raise NoisyChannelError("the lease has ended")
+        return decode(self)
+
+    monkeypatch.setattr(DecodingTask, "decode", failing)
+    with pytest.raises(NoisyChannelError, match="the lease has ended"):
+        measure(toy, rows)
+    first = set(asked)
+    assert {5, 6, 7} <= first
+    asked.clear()
+    ended.clear()
+    assert [result.row.name for result in measure(toy, rows)] == ["5", "6", "7", "8"]
+    assert set(asked) == {7, 8} - (first - {5, 6, 7})
+
+
+def test_parts_have_vocabularies_of_their_own(toy: Toy, directory: Path) -> None:
+    copied, doubled = (toy.run("toy-1", part).codecs()[1].symbols for part in toy.parts)
+    assert set(doubled) - set(copied) == {"u"}
+
+
+@pytest.mark.long  # processes that import torch
+def test_processes_measure_what_one_process_does(
+    toy: Toy, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = toy.rows("larger")
+    expected = [result.scores for result in measure(toy, rows)]
+    two = Toy(toy.setup.work)
+    two.setup = replace(two.setup, jobs=2)
+    monkeypatch.setattr(Cache, "_file", lambda self, key: tmp_path / key)
+    assert [result.scores for result in measure(two, rows)] == expected
+    assert any(tmp_path.iterdir())
+
+
 def test_other_models_are_measured_again(toy: Toy, directory: Path) -> None:
     row = replace(DIRECT, seeds=1)
     (before,) = measure(toy, [row])
@@ -244,7 +287,7 @@ def test_n_best_lists_have_every_term_and_their_order(toy: Toy, blocks: dict) ->
             assert set(entry.terms) == {"direct", "channel", "lm", "length"}
             assert entry.terms["length"] == len(entry.text) + 1
         objectives = [sum(w * entry.terms[name] for name, w in weights.by_name().items()) for entry in complete]
-        assert all(a >= b - 1e-2 for a, b in zip(objectives, objectives[1:], strict=False))
+        assert all(a >= b - 1e-2 for a, b in pairwise(objectives))
 
 
 def test_equal_inputs_are_decoded_once(toy: Toy, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -466,7 +509,8 @@ def test_the_table(results: dict) -> None:
     )
     assert "| paper's chrf | weights: direct, channel, LM, length |" in table[0]
     direct = row_of(results, "direct")["scores"]
-    start = f"| direct | {direct['chrf']['score']:.2f} ± {direct['chrf']['deviation']:.2f} | {direct['accuracy']['score']:.2f}"
+    start = f"| direct | {direct['chrf']['score']:.2f} ± {direct['chrf']['deviation']:.2f} | "
+    start += f"{direct['accuracy']['score']:.2f}"
     assert sum(line.startswith(start) for line in table) == 1
     assert any(line.startswith("| direct | ") and " 50.0 |" in line for line in table)
     assert any(line.startswith("| cited: another system |  | 12.3 |") for line in table)
@@ -579,6 +623,20 @@ def test_finished_groups_are_not_trained_again(toy: Toy, directory: Path, monkey
     finally:
         state.unlink()
     assert trained == [["toy-2"]]
+
+
+@pytest.mark.long  # processes that import torch
+def test_groups_are_trained_by_a_queue_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = Toy(tmp_path)
+    monkeypatch.setattr(training, "groups_at_once", lambda groups, device, jobs: 2)
+    groups = [toy.configs([run])[0] for run in ("few-1", "few-2", "few-3")]
+    train_groups(groups, toy.setup)
+    assert all(map(training.is_finished, (config for group in groups for config in group)))
+    assert len(toy.said) == 3
+    bad = toy.configs(["few-4"])[0]
+    bad[0].data.train = [str(tmp_path / "absent.tsv")]
+    with pytest.raises(BadInputError, match=r"absent\.tsv"):
+        train_groups([bad, *groups], toy.setup)
 
 
 def test_messages_say_what_was_measured(toy: Toy, directory: Path, results: dict) -> None:

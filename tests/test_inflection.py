@@ -1,38 +1,38 @@
-"""The inflection experiment on a made-up language: all of it, small; and its parts against what they must be."""
+"""The inflection experiment on a made-up language: all of it, small; its rows, and its recorded results."""
 
 from __future__ import annotations
 
 import json
 import lzma
-import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from noisychannel.experiments.inflection_data import some
-from noisychannel.experiments.inflection_experiment import run_experiment
-from noisychannel.experiments.inflection_report import markdown
-from noisychannel.experiments.inflection_systems import BASELINE, FULL_BETTER, ROWS, RULES
-from noisychannel.experiments.measured import Measured, Row
-from noisychannel.experiments.outputs import Outputs, judge, row_name
-from noisychannel.experiments.reranking import choose_from_pool, density_ratio, ensemble, word_list
-from noisychannel.experiments.tasks import Task, back_translate
-from noisychannel.experiments.wiktionary import Wiktionary
 
 from noisychannel.cli.main import main
-from noisychannel.decode.hypothesis import Hypothesis
-from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.evaluation.baselines import SuffixRules
-from noisychannel.experiments import inflection, inflection_experiment, reranking
-from noisychannel.experiments.inflection import Inflection, Scale, Setup
-from noisychannel.experiments.measuring import measure
-from noisychannel.noisy_channel import Output
+from noisychannel.experiments import training
+from noisychannel.experiments.back_translation import back_translate
+from noisychannel.experiments.blocks import read_blocks
+from noisychannel.experiments.inflection.experiment import Inflection
+from noisychannel.experiments.inflection.rows import DIRECT, FROM_THE_PAPER, FULL_BETTER, RULES, STRICT, whole_design
+from noisychannel.experiments.inflection.scale import Scale
+from noisychannel.experiments.inflection.wiktionary import Wiktionary
+from noisychannel.experiments.items import sample
+from noisychannel.experiments.plots import curves
+from noisychannel.experiments.registry import EXPERIMENTS, Entry
+from noisychannel.experiments.report import markdown
+from noisychannel.experiments.reproducing import measure_blocks, write_results
+from noisychannel.experiments.results import merge, row_label
+from noisychannel.experiments.running import run_block
+from noisychannel.experiments.scores import Scorer
+from noisychannel.experiments.settings import Setup
+from noisychannel.experiments.tuning import TuningTask
 from noisychannel.training.config import ModelConfig
-from noisychannel.tuning import SYSTEMS
 
 RESULTS = Path(__file__).parent.parent / "experiments" / "inflection" / "results"
 FORMS: dict[str, Callable[[str], str]] = {
@@ -50,7 +50,11 @@ TINY = Scale(
     search=SEARCH,
     tuning=SEARCH,
     iterations=1,
+    n_best=2,
+    back_translated=(10, 20),
 )
+TINY_DESIGN = whole_design("inflection-verbs", "verbs of a made-up language", unpaired=(0, 10), pairs=(40, 5000))
+FULL = FULL_BETTER.name
 
 
 @pytest.fixture(scope="module")
@@ -74,302 +78,285 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def experiment(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Inflection:
-    return Wiktionary("verb", Setup(data, tmp_path_factory.mktemp("work"), TINY, "cpu", jobs=1, say=lambda line: None))
+def setup(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Setup:
+    return Setup(data, tmp_path_factory.mktemp("work"), "cpu", jobs=1, say=lambda line: None)
 
 
 @pytest.fixture(scope="module")
-def results(experiment: Inflection) -> dict:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inflection_experiment, "UNPAIRED", (0, 10))
-        patch.setattr(inflection_experiment, "PAIRS", (40,))
-        patch.setattr(inflection_experiment, "BACK_TRANSLATED", (10, 20))
-        return run_experiment(experiment).figures
+def experiment(setup: Setup) -> Inflection:
+    return Wiktionary("verb", setup, TINY, TINY_DESIGN)
+
+
+@pytest.fixture(scope="module")
+def entry(experiment: Inflection) -> Entry:
+    return Entry(TINY_DESIGN, lambda setup, quick: experiment)
+
+
+@pytest.fixture(scope="module")
+def results(entry: Entry, setup: Setup) -> dict:
+    """Of the blocks run one by one, the last first: each trains and tunes what it needs."""
+    for block in ("curves", "further", "table"):
+        measure_blocks(entry, setup, setup.work, [block])
+    write_results(entry, setup.work)
+    return json.loads((setup.work / "inflection-verbs.json").read_text(encoding="utf-8"))
+
+
+def named(results: dict) -> dict[tuple[str, str], dict]:
+    return {(row["setting"], row["name"]): row for row in results["rows"]}
+
+
+def accuracy(row: dict) -> dict:
+    return row["scores"]["accuracy"]
+
+
+# --- the rows
 
 
 def test_every_row_of_the_paper_and_more(results: dict) -> None:
     names = {(row["setting"], row["name"]) for row in results["rows"]}
-    assert {("paper", row.name) for row in ROWS} <= names
-    full = FULL_BETTER.name
+    assert {row.key for row in FROM_THE_PAPER} <= names
     further = ("one direct model and channel for all types", "one model of each kind for all types", "density ratio")
     further = (*further, "ensemble of the seeds", "chosen from all searches", "back-translation")
-    assert {("paper", f"{full}, and the word list"), ("paper", f"{full} with its word list")} <= names
-    assert {("strict", f"{full}, {x}") for x in (*further, "0 unpaired", "10 unpaired", "40 pairs")} <= names
+    assert ("paper", f"{FULL}, and the word list") in names
+    assert {("strict", f"{FULL}, {x}") for x in (*further, "0 unpaired", "10 unpaired", "40 pairs")} <= names
     assert len(names) == len(results["rows"])
 
 
+def test_more_pairs_than_there_are_cannot_be_measured(experiment: Inflection, results: dict) -> None:
+    assert all(row["pairs"] in (None, 40) for row in results["rows"])
+    labels = [row.label for row in experiment.design.blocks["curves"] if row.pairs == 5000]
+    assert results["not measured"] == {"curves": labels}
+
+
 def test_figures_agree_with_each_other(results: dict) -> None:
+    rows = named(results)
     for row in results["rows"]:
-        assert row["accuracy"] == pytest.approx(np.mean(list(row["seeds"].values())))
-        assert row["accuracy"] == pytest.approx(np.mean(list(row["types"].values())))
-        assert len(row["seeds"]) == (2 if row["deviation"] is not None else 1)
-        assert row["p"] is None or 0 < row["p"] <= 1
-    named = {(row["setting"], row["name"]): row for row in results["rows"]}
-    assert named["paper", "direct (bi)"]["p"] is None
-    assert named["paper", RULES]["p against rules"] is None
-    assert named["paper", RULES]["accuracy"] == 100.0, "the made-up language has simple rules"
-    tuned = [row for row in results["rows"] if "dev" in row]
-    assert {row["system"] for row in tuned} == {"direct+lm", "channel+lm", "direct+channel+lm"}
+        scores = accuracy(row)
+        assert scores["score"] == pytest.approx(np.mean(list(scores["seeds"].values())))
+        assert scores["score"] == pytest.approx(np.mean(list(scores["parts"].values())))
+        assert len(scores["seeds"]) == (2 if scores["deviation"] is not None else 1)
+        assert scores["p"]["rules"] is None or 0 < scores["p"]["rules"] <= 1
+    assert accuracy(rows["paper", DIRECT.name])["p"]["direct (bi)"] is None
+    assert accuracy(rows["paper", RULES.name])["p"]["rules"] is None
+    assert accuracy(rows["paper", RULES.name])["score"] == 100.0, "the made-up language has simple rules"
+    tuned = {row["system"] for row in results["rows"] if "dev" in row}
+    full = "direct+channel+lm"
+    assert tuned == {"direct+lm", "channel+lm", full, f"{full}+word_list", f"{full}+density_ratio"}
     for setting in ("paper", "strict"):
-        smaller, larger = (named[setting, f"direct + {x}LM + bias (bi)"]["dev"] for x in ("", "channel + "))
-        assert larger["accuracy"] >= smaller["accuracy"]
+        smaller, larger = (rows[setting, f"direct + {x}LM + bias (bi)"]["dev"] for x in ("", "channel + "))
+        assert larger["score"] >= smaller["score"]
 
 
-def test_strict_lists_hold_no_held_out_form(experiment: Inflection) -> None:
-    lists = experiment.unpaired()
-    held_out = {pair.form for splits in experiment.tables.values() for pair in splits.dev + splits.test}
-    assert all(set(forms) & held_out for forms in lists["paper"].values())
-    assert not any(set(forms) & held_out for forms in lists["strict"].values())
+def test_systems_with_a_further_term_start_from_those_without(results: dict) -> None:
+    rows = named(results)
+    for setting, row, term in (
+        ("paper", "and the word list", "word_list"),
+        ("strict", "density ratio", "density_ratio"),
+    ):
+        with_term, without = rows[setting, f"{FULL}, {row}"], rows[setting, FULL]
+        assert with_term["dev"]["score"] >= without["dev"]["score"]
+        assert list(with_term["weights"]) == ["direct", "channel", "lm", "length", term]
+    assert rows["paper", f"{FULL}, and the word list"]["weights"]["word_list"] >= 0
+    assert rows["strict", f"{FULL}, density ratio"]["weights"]["density_ratio"] <= 0
+    assert rows["strict", f"{FULL}, density ratio"]["models"]["density_ratio"] == "lm-0-strict"
 
 
-def test_the_results_say_how_many_answers_the_lists_hold(results: dict) -> None:
-    """In the made-up data the lists hold every form of every test lemma."""
+def test_the_word_list_prefers_listed_outputs(experiment: Inflection, results: dict) -> None:
+    """With a large weight, every output is on the list of its type if one of the k2 best is."""
+    from noisychannel.decode.objective import Weights
+    from noisychannel.experiments.decoding import DecodingTask
+
+    (row,) = (row for row in experiment.rows("table") if "word_list" in row.system)
+    models = tuple(experiment.models(row, 1, part) for part in experiment.parts)
+    items = tuple(part.test for part in experiment.parts)
+    weights = Weights(1.0, 0.5, 0.5, 0.1, {"word_list": 100.0})
+    task = DecodingTask(models, items, weights, replace(SEARCH, k1=20, k2=8), 8, 64, "cpu")
+    listed_first = 0
+    for part, lists in zip(experiment.parts, task.decode().parts, strict=True):
+        known = {*experiment.unpaired["paper"][part.name], *(x.form for x in experiment.tables[part.name].train)}
+        for best in lists:
+            values = [entry.terms["word_list"] for entry in best if entry.complete]
+            assert values == [0.0 if entry.text in known else -1.0 for entry in best if entry.complete]
+            assert values == sorted(values, reverse=True)
+            listed_first += best[0].text in known
+    assert listed_first > 0
+
+
+def test_a_pool_of_searches_is_at_least_as_good_on_dev(results: dict) -> None:
+    rows = named(results)
+    pooled = rows["strict", f"{FULL}, chosen from all searches"]
+    assert pooled["dev"]["score"] >= rows["strict", FULL]["dev"]["score"] - 1e-9
+
+
+def test_rules_stand_in_every_learning_curve(experiment: Inflection, results: dict) -> None:
+    rules = [SuffixRules(sample(pairs.train, 40, seed=1)) for pairs in experiment.tables.values()]
+    right = [
+        np.mean([of_type.inflect(pair.lemma, pair.tags) == pair.form for pair in pairs.test])
+        for of_type, pairs in zip(rules, experiment.tables.values(), strict=True)
+    ]
+    row = named(results)["strict", f"{RULES.name}, 40 pairs"]
+    assert accuracy(row)["score"] == pytest.approx(100 * np.mean(right))
+    assert (row["base"], row["pairs"], row["baseline"]) == (RULES.name, 40, "rules")
+
+
+def test_learning_curves(results: dict, experiment: Inflection) -> None:
+    rows = {key: accuracy(row)["score"] for key, row in named(results).items()}
+    unpaired, pairs = (curves(plot, results) for plot in experiment.design.plots)
+    most = np.mean(list(results["data"]["unpaired"]["strict"].values()))
+    assert unpaired["full"] == {
+        0.0: rows["strict", f"{FULL}, 0 unpaired"],
+        10.0: rows["strict", f"{FULL}, 10 unpaired"],
+        most: rows["strict", FULL],
+    }
+    assert unpaired["direct"] == dict.fromkeys((0.0, 10.0, most), rows["paper", DIRECT.name])
+    assert pairs["direct"] == {40.0: rows["strict", f"{DIRECT.name}, 40 pairs"], 120.0: rows["paper", DIRECT.name]}
+
+
+def test_the_table_names_what_it_was_made_with(results: dict) -> None:
+    table = "\n".join(markdown(results))
+    for name, block in results["blocks"].items():
+        assert f"| {name} | " in table
+        assert f" | {block['noisychannel']} | {block['commit']} | {block['torch']} | " in table
+    for row in results["rows"]:
+        assert f"| {row['setting']} | {row['name']} | {accuracy(row)['score']:.2f}" in table
+    for figure in ("97.15", "87.85", "84.42", "92.20"):
+        assert figure in table, "the paper's own figure"
+
+
+# --- the data and the runs
+
+
+def test_strict_lists_have_no_held_out_form(experiment: Inflection) -> None:
+    held_out = {pair.form for pairs in experiment.tables.values() for pair in pairs.dev + pairs.test}
+    assert all(set(forms) & held_out for forms in experiment.unpaired["paper"].values())
+    assert not any(set(forms) & held_out for forms in experiment.unpaired["strict"].values())
+
+
+def test_the_results_say_how_many_answers_the_lists_have(results: dict) -> None:
+    """In the made-up data the lists have every form of every test lemma."""
     covered = results["data"]["test forms among the unpaired, %"]
     assert set(covered["paper"].values()) == {100.0}
     assert set(covered["strict"].values()) == {0.0}
 
 
-def test_a_repeated_experiment_trains_nothing_anew(
+def test_a_repeated_block_trains_and_tunes_nothing(
     experiment: Inflection, results: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inflection, "_train", lambda configs: pytest.fail("nothing is left to train"))
-    with monkeypatch.context() as patch:
-        patch.setattr(Task, "do", lambda self, device: pytest.fail("nothing is left to decode"))
-        again = run_experiment(experiment, parts=["table"]).figures
-    named = {(row["setting"], row["name"]): row for row in results["rows"]}
-    assert all(named[row["setting"], row["name"]] == row for row in again["rows"])
+    monkeypatch.setattr(training, "_train", lambda group: pytest.fail("nothing is left to train"))
+    monkeypatch.setattr(TuningTask, "tune", lambda self, smaller: pytest.fail("nothing is left to tune"))
+    again = run_block(Wiktionary("verb", experiment.setup, TINY, TINY_DESIGN), "further")
+    recorded = named(results)
+    for row in again.rows:
+        assert recorded[row["setting"], row["name"]]["scores"]["accuracy"]["seeds"] == accuracy(row)["seeds"]
+        assert recorded[row["setting"], row["name"]].get("weights") == row.get("weights")
 
 
-def test_what_was_measured_with_other_models_is_measured_anew(experiment: Inflection, results: dict) -> None:
-    row = Row("direct (bi)", "direct", seeds=1)
-    (before,) = measure(experiment, [(row, "paper")])
-    measured = set((experiment.work / "measured").iterdir())
-    assert measure(experiment, [(row, "paper")])[0].outputs == before.outputs
-    assert set((experiment.work / "measured").iterdir()) == measured
-    model = experiment.run("bi-1", experiment.types[0]).model_file("direct")
-    times = model.stat().st_atime_ns, model.stat().st_mtime_ns
-    os.utime(model, ns=(0, 0))
-    try:
-        assert measure(experiment, [(row, "paper")])[0].outputs == before.outputs
-    finally:
-        os.utime(model, ns=times)
-    assert len(set((experiment.work / "measured").iterdir()) - measured) == 1
+def test_seeds_and_amounts_of_pairs_are_trained_together(experiment: Inflection) -> None:
+    runs = ["bi-1", "lm-paper", "bi-2", "bi-40-1", "lm-strict"]
+    groups = [[Path(config.run_dir).name for config in group] for group in experiment.configs(runs)]
+    assert groups == [["bi-1", "bi-2"], ["lm-paper"], ["bi-40-1"], ["lm-strict"]]
 
 
-def test_the_table_names_what_it_was_made_with(results: dict) -> None:
-    table = "\n".join(markdown(json.loads(json.dumps(results))))
-    assert f"noisychannel {results['noisychannel']} (commit {results['commit']}), torch {results['torch']}" in table
-    for row in results["rows"]:
-        assert f"| {row['setting']} | {row['name']} | {row['accuracy']:.2f}" in table
-    for figure in ("97.15", "87.85", "84.42", "92.20"):
-        assert figure in table, "the paper's own figure"
-
-
-def task(experiment: Inflection, seed: int, weights: Weights, n_best: int = 3) -> Task:
-    name = experiment.types[1]
-    models = tuple(
-        (role, experiment.run(run, name).path)
-        for role, run in (("direct", f"bi-{seed}"), ("channel", f"bi-{seed}"), ("lm", "lm-strict"))
-    )
-    inputs = tuple(pair.lemma for pair in experiment.tables[name].test[:6])
-    return Task(models, inputs, weights, SEARCH, n_best, all_terms=True)
-
-
-def test_an_ensemble_of_one_is_that_one(experiment: Inflection, results: dict) -> None:
-    alone = task(experiment, 1, Weights(1.0, 0.5, 0.5, 0.1))
-    assert ensemble([alone], "cpu") == [best[0].text for best in alone.do("cpu")]
-    assert ensemble([alone, alone], "cpu") == [best[0].text for best in alone.do("cpu")]
-
-
-def test_an_ensemble_chooses_by_the_sum(experiment: Inflection, results: dict) -> None:
-    members = [task(experiment, seed, Weights(1.0, 0.5, 0.5, 0.1)) for seed in (1, 2)]
-    found = [member.do("cpu") for member in members]
-    for n, chosen in enumerate(ensemble(members, "cpu")):
-        texts = {x.text: x.hypothesis.tokens for lists in found for x in lists[n]}
-        sums = {
-            text: sum(member.score([[tokens]] * 6, "cpu")[n][tokens].score for member in members)
-            for text, tokens in texts.items()
-        }
-        assert sums[chosen] == pytest.approx(max(sums.values()))
-
-
-def test_a_density_ratio_prefers_what_the_paired_outputs_did_not_teach(
-    experiment: Inflection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two outputs, alike but for the second language model: the right one is the one it finds improbable."""
-
-    def output(text: str, score: float) -> Output:
-        tokens = tuple(map(ord, text))
-        return Output(text, Hypothesis(tokens, score, -1.0, -1.0, -2.0, len(text) + 1, None, None, True))
-
-    monkeypatch.setattr(Task, "do", lambda self, device: [[output("ab", -4.0), output("cd", -4.0)]] * 2)
-
-    def by_paired(self: Task, outputs: object, device: str) -> list[dict[tuple[int, ...], Hypothesis]]:
-        both = {x.hypothesis.tokens: x.hypothesis for x in (output("ab", 0.0), output("cd", 0.0))}
-        return [
-            {tokens: replace(h, lm=-1.0 if tokens == (97, 98) else -5.0) for tokens, h in both.items()}
-            for _ in range(2)
-        ]
-
-    monkeypatch.setattr(Task, "score", by_paired)
-    some = task(experiment, 1, Weights(1.0, 1.0, 1.0, 0.0))
-    arguments = [some], [some], [Path("lm")], [["cd", "cd"]], SYSTEMS["direct+channel+lm"], "cpu"
-    outputs, notes = density_ratio(*arguments)
-    assert outputs == [["cd", "cd"]]
-    assert notes["ratio"] == reranking.RATIOS[1]
-    assert notes["dev accuracy on the lists"] == 100.0
-
-
-def test_a_word_list_decides_between_equals(experiment: Inflection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first input's list has the worse output, the second's has none, and the third cannot be mended by it."""
-    worse, better = -3.0, -2.0
-
-    def output(text: str, lm: float) -> Output:
-        tokens = tuple(map(ord, text))
-        return Output(text, Hypothesis(tokens, 0.0, -1.0, -1.0, lm, len(text) + 1, None, None, True))
-
-    both = [output("ab", better), output("cd", worse)]
-    monkeypatch.setattr(Task, "do", lambda self, device: [both] * 3)
-    some = task(experiment, 1, Weights(1.0, 1.0, 1.0, 0.0))
-    lists = [[{"cd"}, (), {"cd"}]]
-    dev_forms = [["cd", "ab", "xy"]]
-    outputs, notes = word_list([some], [some], [lists, lists], dev_forms, SYSTEMS["direct+channel+lm"], "cpu")
-    assert outputs == [["cd", "ab", "cd"]]
-    assert notes["bonus"] > better - worse
-    assert notes["dev accuracy on the lists"] == pytest.approx(200 / 3)
-
-
-def test_what_all_searches_found_is_at_least_as_good_on_dev(experiment: Inflection, results: dict) -> None:
-    named = {(row["setting"], row["name"]): row for row in results["rows"]}
-    plain = named["strict", FULL_BETTER.name]
-    pooled = named["strict", f"{FULL_BETTER.name}, chosen from all searches"]
-    assert pooled["notes"]["dev accuracy on the lists"] >= plain["dev"]["accuracy"] - 1e-9
-
-
-def test_the_choice_from_a_pool_is_the_best_of_all_that_was_found(experiment: Inflection, results: dict) -> None:
-    searches = [[task(experiment, 1, weights)] for weights in (Weights(1.0), Weights(1.0, 0.5, 0.5, 0.1))]
-    forms = [[pair.form for pair in experiment.tables[experiment.types[1]].test[:6]]]
-    (chosen,), notes = choose_from_pool(searches, searches, forms, SYSTEMS["direct+channel+lm"], "cpu")
-    weights = Weights(1.0, notes["channel"], notes["lm"], notes["length"])
-    found = [search[0].do("cpu") for search in searches]
-    for n, text in enumerate(chosen):
-        outputs = {x.text: x.hypothesis for lists in found for x in lists[n] if x.hypothesis.complete}
-        scores = {
-            y: weights.direct * h.direct + weights.channel * h.channel + weights.lm * h.lm + weights.length * h.length
-            for y, h in outputs.items()
-        }
-        assert scores[text] == pytest.approx(max(scores.values()))
-    assert notes["dev accuracy on the lists"] == pytest.approx(
-        100 * np.mean([text == form for text, form in zip(chosen, forms[0], strict=True)])
-    )
+def test_the_amount_of_back_translated_forms_is_chosen_on_dev(experiment: Inflection, results: dict) -> None:
+    assert experiment.back_translated in TINY.back_translated
+    row = named(results)["strict", f"{FULL}, back-translation"]
+    assert row["models"]["direct"] == f"bt-{experiment.back_translated}-1"
 
 
 def test_back_translations_are_inputs_of_their_forms(experiment: Inflection, results: dict) -> None:
-    config = experiment.config("trained-1", ["channel"], experiment.write_pairs())
+    config = experiment.make_config("trained-1", ["channel"], experiment.write_pairs())
     config.channel.dropout = 0.0
     config.training.max_updates, config.training.learning_rate = 400, 0.01
-    experiment.train([[config]])
-    name = experiment.types[1]
-    forms = [pair.form for pair in experiment.tables[name].test]
-    pairs = back_translate(experiment.run("trained-1", name).path, forms, "cpu")
-    assert pairs == back_translate(experiment.run("trained-1", name).path, forms, "cpu")
+    training.train_groups([[config]], experiment.setup)
+    part = experiment.parts[1]
+    forms = [item.references[0] for item in part.test]
+    run = experiment.run("trained-1", part).path
+    pairs = back_translate(run, forms, "cpu")
+    assert pairs == back_translate(run, forms, "cpu")
     assert len(pairs) > 15
     assert {form for _, form in pairs} <= set(forms)
     assert all(set(lemma) <= set("abdeko") for lemma, _ in pairs)
-    assert sum(FORMS[name](lemma) == form for lemma, form in pairs) > 5, "many of them are the very inputs"
+    assert sum(FORMS[part.name](lemma) == form for lemma, form in pairs) > 5, "many of them are the very inputs"
 
 
-def made_up(lemmas: Sequence[str], **right: np.ndarray) -> Outputs:
-    """Outputs that are right or wrong; the types are of eight items each, in turn."""
-    lines = ["\t".join(("type", "lemma", "form", *(f"{name} [seed 1]" for name in right)))]
-    for n, (lemma, *of_rows) in enumerate(zip(lemmas, *right.values(), strict=True)):
-        lines.append("\t".join((str(n // 8), lemma, "yes", *("yes" if x else "no" for x in of_rows))))
-    return Outputs(lines)
+# --- the recorded results
 
 
-def test_intervals_and_significance_draw_lemmas_not_items() -> None:
-    """All eight types of a lemma are one draw: the same gain is less certain than of as many lemmas."""
-    gain = np.repeat((np.random.default_rng(1).random(40) < 0.15).astype(float), 8)
-    by_lemma = made_up([str(n // 8) for n in range(320)], base=np.zeros(320), better=gain)
-    by_item = made_up([str(n) for n in range(320)], base=np.zeros(320), better=gain)
-    assert by_lemma.p_value("better", "base") > by_item.p_value("better", "base")
-    assert by_item.p_value("better", "base") < 0.01
-    wide, narrow = (np.diff(outputs.interval("better")) for outputs in (by_lemma, by_item))
-    assert wide > 2 * narrow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_recorded_figures_follow_from_the_recorded_outputs(name: str) -> None:
+    """Computed again from the block files, everything is as recorded, to the last digit."""
+    design = EXPERIMENTS[name].design
+    recorded = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    blocks = read_blocks(RESULTS, name)
+    scorer = Scorer(design, blocks[0].parts())
+    outputs = {row_label(row): block.outputs(n) for block in blocks for n, row in enumerate(block.rows)}
+    assert set(outputs) == {row_label(row) for row in recorded["rows"]}
+    for row in recorded["rows"]:
+        scores, computed = accuracy(row), scorer.scores(outputs[row_label(row)])["accuracy"]
+        assert scores["score"] == pytest.approx(computed["score"], abs=1e-9), row_label(row)
+        assert scores["seeds"] == pytest.approx(computed["seeds"], abs=1e-9)
+    full = next(row for row in recorded["rows"] if row_label(row) == replace(FULL_BETTER, setting=STRICT).label)
+    own, rules = outputs[row_label(full)], outputs[RULES.label]
+    assert accuracy(full)["p"]["rules"] == scorer.p_value("accuracy", own, rules)
+    assert accuracy(full)["interval"] == scorer.interval("accuracy", own)
+    table = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    assert table == "\n".join(markdown(recorded)) + "\n"
 
 
-def test_a_row_is_compared_with_baselines_of_the_same_pairs() -> None:
-    lemmas = [str(n) for n in range(64)]
-    good, bad = np.ones(64), np.zeros(64)
-    names = {
-        f"{BASELINE}": good,
-        f"{RULES}": good,
-        f"{BASELINE}, 9 pairs": bad,
-        f"{RULES}, 9 pairs": bad,
-        "x, 9 pairs": bad,
-    }
-    rows = [{"setting": "strict", "name": name} for name in names]
-    judge(rows, made_up(lemmas, **{f"strict: {name}": right for name, right in names.items()}))
-    assert [row["p"] for row in rows] == [None, 1.0, None, 1.0, 1.0]
-    assert [row["p against rules"] for row in rows] == [1.0, None, 1.0, None, 1.0]
-    assert rows[0]["interval"] == [100.0, 100.0]
+@pytest.mark.long  # half a minute for each experiment
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_recorded_results_are_what_the_blocks_merge_to(name: str) -> None:
+    recorded = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    merged = merge(EXPERIMENTS[name].design, read_blocks(RESULTS, name))
+    assert json.loads(json.dumps(merged)) == recorded
 
 
-@pytest.mark.parametrize("file", sorted(RESULTS.glob("inflection-*.json")), ids=lambda file: file.stem)
-def test_recorded_figures_follow_from_the_recorded_outputs(file: Path) -> None:
-    figures = json.loads(file.read_text(encoding="utf-8"))
-    with lzma.open(file.with_suffix(".outputs.tsv.xz"), "rt", encoding="utf-8") as stream:
-        outputs = Outputs(stream)
-    assert set(outputs.right) == {row_name(row) for row in figures["rows"]}
-    for row in figures["rows"]:
-        assert row["accuracy"] == pytest.approx(outputs.accuracy(row_name(row))), row_name(row)
-        assert len(outputs.right[row_name(row)]) == len(row["seeds"])
-    full = next(row for row in figures["rows"] if (row["setting"], row["name"]) == ("strict", FULL_BETTER.name))
-    assert full["p against rules"] == outputs.p_value(row_name(full), f"paper: {RULES}")
-    assert full["interval"] == list(outputs.interval(row_name(full)))
-    assert file.with_suffix(".md").read_text(encoding="utf-8") == "\n".join(markdown(figures)) + "\n"
-
-
-def test_the_mean_is_over_types_not_items() -> None:
-    """A type of two items counts as much as one of ten."""
-    outputs = [["right"] * 2, ["wrong"] * 9 + ["right"]]
-    measured = Measured(Row("x", "direct"), "paper", None, {}, {1: outputs}, [["right"] * 2, ["right"] * 10])
-    assert measured.accuracies == {1: pytest.approx(55.0)}
-    assert measured.mean == pytest.approx(55.0)
-    assert [measured.of_type(n) for n in (0, 1)] == [100.0, pytest.approx(10.0)]
-
-
-def test_every_figure_can_be_computed_from_the_outputs(experiment: Inflection, results: dict) -> None:
-    kept = run_experiment(experiment, parts=["table"])
-    header, *lines = (line.split("\t") for line in kept.outputs)
-    assert header[:3] == ["type", "lemma", "form"]
-    assert len(lines) == sum(results["data"]["test"].values())
-    for row in kept.figures["rows"]:
-        own = [n for n, name in enumerate(header) if name.startswith(f"{row['setting']}: {row['name']} [")]
-        assert len(own) == len(row["seeds"])
-        right = {type_: [line[n] == line[2] for line in lines if line[0] == type_ for n in own] for type_ in FORMS}
-        assert row["accuracy"] == pytest.approx(100 * np.mean([np.mean(x) for x in right.values()]))
-
-
-def test_rules_stand_in_every_learning_curve(experiment: Inflection, results: dict) -> None:
-    named = {row["name"]: row for row in results["rows"]}
-    rules = [SuffixRules(some(splits.train, 40, seed=1)) for splits in experiment.tables.values()]
-    right = [
-        np.mean([of_type.inflect(pair.lemma, pair.tags) == pair.form for pair in splits.test])
-        for of_type, splits in zip(rules, experiment.tables.values(), strict=True)
-    ]
-    assert named[f"{RULES}, 40 pairs"]["accuracy"] == pytest.approx(100 * np.mean(right))
-    assert f"{FULL_BETTER.name}, 40 pairs" in named
+# --- the command
 
 
 def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["reproduce", "inflection-adverbs"]) == 2
-    assert "unknown experiment 'inflection-adverbs'; there are inflection-nouns" in capsys.readouterr().err
-    assert main(["reproduce", "inflection-nouns", "--jobs", "0"]) == 2
-    assert "--jobs: must be at least 1, but is 0" in capsys.readouterr().err
-    assert main(["reproduce", "inflection-sigmorphon", "--work", str(tmp_path)]) == 2
-    assert "--work: inflection-sigmorphon is several experiments" in capsys.readouterr().err
-    assert main(["reproduce", "inflection-nouns", "--data", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "wiktionary-morphology-1.1" in error
+    def complaint(*words: str) -> str:
+        assert main(["reproduce", *words]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        return error
+
+    assert "unknown experiment 'inflection-adverbs'; did you mean inflection-verbs?" in complaint("inflection-adverbs")
+    assert "name an experiment: inflection-nouns, " in complaint()
+    assert "--jobs: must be at least 1, but is 0" in complaint("inflection-nouns", "--jobs", "0")
+    several = complaint("inflection-sigmorphon", "--work", str(tmp_path))
+    assert "--work: inflection-sigmorphon is several experiments" in several
+    assert "wiktionary-morphology-1.1" in complaint("inflection-nouns", "--data", str(tmp_path))
+    unknown = complaint("inflection-nouns", "--blocks", "table,figures")
+    assert "inflection-nouns has no block 'figures'; its blocks are table, further, curves" in unknown
+    empty = complaint("inflection-nouns", "--merge", "--results", str(tmp_path))
+    assert "no block has been measured; run: noisychannel reproduce inflection-nouns" in empty
+
+
+def test_help_names_experiments_and_blocks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--help"]) == 0
+    text = capsys.readouterr().out
+    for name, entry in EXPERIMENTS.items():
+        assert f"  {name}\n      {entry.design.about}\n      blocks: {', '.join(entry.design.blocks)}\n" in text
+
+
+def test_the_command_merges_what_a_directory_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The learning curves alone: their rows are compared with each other, and drawn."""
+    from noisychannel.experiments import scores
+
+    monkeypatch.setattr(scores, "SAMPLES", 20)
+    pytest.importorskip("matplotlib")
+    for file in RESULTS.glob("inflection-nouns.curves.*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    words = ["--merge", "--results", str(tmp_path), "--plots", str(tmp_path / "plots")]
+    assert main(["reproduce", "inflection-nouns", *words]) == 0
+    table = capsys.readouterr().out
+    assert table == (tmp_path / "inflection-nouns.md").read_text(encoding="utf-8")
+    assert "| strict | direct (bi), 100 pairs | 51.62 |" in table
+    assert "Not measured, of the block table (`noisychannel reproduce inflection-nouns --blocks table`)" in table
+    assert sorted(file.name for file in (tmp_path / "plots").iterdir()) == [
+        "inflection-nouns-pairs.svg",
+        "inflection-nouns-unpaired.svg",
+    ]

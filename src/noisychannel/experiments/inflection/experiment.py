@@ -159,7 +159,8 @@ class Inflection(Experiment):
         """The pairs of each type, and forms with inputs drawn from the channel."""
         pairs = {}
         for part in self.parts:
-            forms = at_most(self.unpaired[STRICT][part.name], n, seed=1)
+            listed = self.unpaired[STRICT][part.name]
+            forms = sample(listed, min(n, len(listed)), seed=1)
             drawn = back_translate(self.run(f"bi-{seed}", part).path, forms, self.setup.device)
             more = [TaggedPair(lemma, form, part.name) for lemma, form in drawn]
             pairs[part.name] = [*self.tables[part.name].train, *more]
@@ -203,8 +204,9 @@ class Inflection(Experiment):
                 file = self.write_unpaired(setting, self.unpaired[setting])
                 return self._lm(run, file, better=True, word_list=setting == PAPER)
             case ["lm", n, setting]:
-                forms = {tags: at_most(x, int(n), seed=1) for tags, x in self.unpaired[setting].items()}
-                return self._lm(run, self.write_unpaired(f"{setting}-{n}", forms) if int(n) else "", better=True)
+                lists = self.unpaired[setting] if int(n) else {}
+                forms = {tags: sample(x, min(int(n), len(x)), seed=1) for tags, x in lists.items()}
+                return self._lm(run, self.write_unpaired(f"{setting}-{n}", forms) if forms else "", better=True)
             case ["bi", seed]:
                 return self.make_config(run, ["direct", "channel"], self.write_pairs(), int(seed))
             case ["bi", n, seed]:
