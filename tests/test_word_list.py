@@ -1,193 +1,121 @@
-"""A language model with its list: the trie against sets of prefixes, the mixture against its formula, and in use."""
+"""The word list: the trie against sets of prefixes, the term against its definition, in a search and in a run."""
 
 from __future__ import annotations
 
 import json
-import math
 import random
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder_oracles import assert_same, best_outputs, random_models
-from noisychannel import LanguageModel, NoisyChannel, NoisyChannelDecoder, OnlineDecoder, Weights
+from noisychannel import NoisyChannel, Weights
 from noisychannel.arguments import dump_config
 from noisychannel.cli.main import main
 from noisychannel.data.corpus import Sequences
 from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.ids import BOS, EOS
-from noisychannel.models.word_list import OFF, ROOT, Trie, WithWordList, best_share
+from noisychannel.models.word_list import OFF, ROOT, Trie, WordList, WordListState
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import parse_config
 from toys import toy_config
 
 V = 7
-Words = list[tuple[int, ...]]
-WORDS = st.lists(st.lists(st.integers(3, V - 1), max_size=4).map(tuple), min_size=1, max_size=12)
+Word = tuple[int, ...]
+Words = list[Word]
+WORD = st.lists(st.integers(3, V - 1), max_size=4).map(tuple)
+WORDS = st.lists(WORD, max_size=12)
 
 
-def listed(words: Words) -> Trie:
-    return Trie.of(Sequences.of([(*word, EOS) for word in words]), V)
+def listed(words: Words, vocab_size: int = V) -> Trie:
+    sequences = [(*word, EOS) for word in words]
+    ids = np.array([symbol for sequence in sequences for symbol in sequence], np.int32)
+    return Trie.of(ids, np.cumsum([0, *map(len, sequences)]), vocab_size)
 
 
-def walk(trie: Trie, prefix: tuple[int, ...]) -> torch.Tensor:
+def walk(trie: Trie, prefix: Word) -> torch.Tensor:
     node = torch.tensor([ROOT])
     for symbol in prefix:
         node = trie.child(node, torch.tensor([symbol]))
     return node
 
 
-def mixture(words: Words, share: float = 0.4, seed: int = 1) -> WithWordList:
-    torch.manual_seed(seed)
-    network = LanguageModel(V, 5, num_layers=2).double()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(3)
-    return WithWordList(network, listed(words), share).eval()
+def by_definition(words: Words, prefix: Word) -> float:
+    """The term of a prefix, EOS included if it has one."""
+    return 0.0 if any((*word, EOS)[: len(prefix)] == prefix for word in words) else -1.0
 
 
 # --- the trie
 
 
-@given(WORDS)
-def test_every_prefix_has_its_share_of_the_list(words: Words) -> None:
+@given(WORDS, st.lists(st.integers(EOS, V - 1), max_size=5).map(tuple))
+def test_a_prefix_is_on_the_list_if_a_listed_output_begins_with_it(words: Words, prefix: Word) -> None:
     trie = listed(words)
-    distinct = {(*word, EOS) for word in words}
-    assert trie.counts[ROOT] == len(distinct)
-    below = Counter(word[:n] for word in distinct for n in range(len(word) + 1))
-    for prefix, count in below.items():
-        assert trie.log_prob(walk(trie, prefix)).exp().item() == pytest.approx(count / len(distinct))
-        (probabilities,) = trie.next_log_probs(walk(trie, prefix)).exp().tolist()
-        expected = [below[(*prefix, symbol)] / count for symbol in range(V)]
-        assert probabilities == pytest.approx(expected)
+    known = {()} | {(*word, EOS)[:n] for word in words for n in range(len(word) + 2)}
+    assert len(trie) == len(set(words))
+    assert (walk(trie, prefix).item() != OFF) == (prefix in known)
+    for beginning in known:
+        assert walk(trie, beginning).item() >= ROOT
+        assert (walk(trie, (*beginning, 5)).item() != OFF) == ((*beginning, 5) in known)
 
 
-@given(WORDS, st.lists(st.integers(2, V - 1), min_size=1, max_size=5).map(tuple))
-def test_what_is_not_on_the_list_has_no_probability(words: Words, prefix: tuple[int, ...]) -> None:
-    trie = listed(words)
-    known = {(*word, EOS)[:n] for word in words for n in range(len(word) + 2)}
-    node = walk(trie, prefix)
-    if prefix in known:
-        assert node.item() >= ROOT
-    else:
-        assert node.item() == OFF
-        assert trie.log_prob(node).item() == -math.inf
-        assert trie.next_log_probs(node).exp().sum() == 0
-        assert trie.child(node, torch.tensor([EOS])).item() == OFF
+def test_a_trie_reads_the_sequences_of_a_corpus() -> None:
+    outputs = Sequences.of([(4, EOS), (4, 5, EOS), (4, EOS)])
+    assert torch.equal(Trie.of(outputs.ids, outputs.starts, V).keys, listed([(4,), (4, 5), (4,)]).keys)
 
 
-def test_many_prefixes_at_once() -> None:
-    trie = listed([(4,), (4, 5), (6, 6)])
-    nodes = torch.cat([walk(trie, prefix) for prefix in [(), (4,), (5,), (6, 6, EOS)]])
-    rows = [trie.next_log_probs(node[None]) for node in nodes]
-    assert torch.equal(trie.next_log_probs(nodes), torch.cat(rows))
-    assert trie.next_log_probs(nodes[:0]).shape == (0, V)
+# --- the term
 
 
-# --- the mixture
+@settings(max_examples=60)
+@given(WORDS, st.lists(WORD, min_size=1, max_size=4))
+def test_steps_and_whole_outputs_are_as_defined(words: Words, asked: Words) -> None:
+    term = WordList(listed(words))
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor([*word, EOS]) for word in asked], batch_first=True)
+    whole = term.log_prob(ids, torch.tensor([len(word) + 1 for word in asked]))
+    assert whole.tolist() == [by_definition(words, (*word, EOS)) for word in asked]
+    for word, expected in zip(asked, whole.tolist(), strict=True):
+        state, total, previous = term.start(1), 0.0, BOS
+        for n, symbol in enumerate((*word, EOS)):
+            distribution, state = term.step(torch.tensor([previous]), state)
+            assert distribution is None
+            total += float(term.score(state, torch.tensor([symbol])))
+            assert total == by_definition(words, (*word, EOS)[: n + 1])
+            previous = symbol
+        assert total == expected
 
 
-@settings(max_examples=25)
-@given(WORDS, st.lists(st.integers(3, V - 1), max_size=4).map(tuple))
-def test_probabilities_are_mixed_and_steps_tell_the_same(words: Words, word: tuple[int, ...]) -> None:
-    model = mixture(words)
-    ids = torch.tensor([[*word, EOS]])
-    lengths = torch.tensor([ids.shape[1]])
-    by_network = model.network.log_prob(ids, lengths).exp().item()
-    expected = 0.6 * by_network + 0.4 * (word in words) / len(set(words))
-    assert model.log_prob(ids, lengths).exp().item() == pytest.approx(expected)
-    state, total, symbol = model.start(1), 0.0, BOS
-    for following in (*word, EOS):
-        next_1V, state = model.step(torch.tensor([symbol]), state)
-        assert next_1V.exp().sum().item() == pytest.approx(1.0)
-        total += next_1V[0, following].item()
-        symbol = following
-    assert math.exp(total) == pytest.approx(expected)
-
-
-def test_steps_of_chosen_parents_are_those_of_each_alone() -> None:
-    model = mixture([(4,), (4, 5), (6, 6)])
-    _, state = model.step(torch.tensor([BOS, BOS]), model.start(2))
-    _, state = model.step(torch.tensor([4, 6]), state)
+def test_states_are_rows() -> None:
+    term = WordList(listed([(4,), (4, 5), (6, 6)]))
+    _, state = term.step(torch.tensor([BOS, BOS]), term.start(2))
+    _, state = term.step(torch.tensor([4, 6]), state)
     symbols, parents = torch.tensor([5, 6, 3]), torch.tensor([0, 1, 0])
-    together, after = model.step(symbols, state, parents)
-    apart, selected = model.step(symbols, state.select(parents))
-    assert torch.allclose(together, apart)
-    changed = after.put(torch.tensor([1]), selected.select(torch.tensor([2])))
-    for mine, yours in zip((changed.node_N, changed.said_N), (selected.node_N, selected.said_N), strict=True):
-        assert torch.allclose(mine[[0, 2]], yours[[0, 2]])
-        assert torch.allclose(mine[1], yours[2])
-
-
-def test_rows_of_several_lengths() -> None:
-    model = mixture([(4,), (4, 5), (6, 6)])
-    ids = torch.tensor([[4, EOS, 0], [4, 5, EOS], [5, EOS, 0]])
-    together = model.log_prob(ids, torch.tensor([2, 3, 2]))
-    for row, n, expected in zip(ids, (2, 3, 2), together, strict=True):
-        assert torch.allclose(model.log_prob(row[None, :n], torch.tensor([n])), expected)
+    _, together = term.step(symbols, state, parents)
+    _, apart = term.step(symbols, state.select(parents))
+    assert (
+        together.node_N.tolist()
+        == apart.node_N.tolist()
+        == [walk(term.words, p).item() for p in ((4, 5), (6, 6))] + [OFF]
+    )
+    assert together.put(torch.tensor([1]), apart.select(torch.tensor([2]))).node_N.tolist() == [
+        together.node_N[0],
+        OFF,
+        OFF,
+    ]
+    assert together.concat(WordListState(torch.tensor([ROOT]))).node_N.tolist() == [*together.node_N.tolist(), ROOT]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_says_the_same() -> None:
-    model = mixture([(4,), (4, 5), (6, 6)])
+    term = WordList(listed([(4,), (4, 5), (6, 6)])).cuda()
     ids, lengths = torch.tensor([[4, EOS, 0], [4, 5, EOS], [5, EOS, 0]]), torch.tensor([2, 3, 2])
-    here = model.log_prob(ids, lengths)
-    first, _ = model.step(torch.tensor([BOS]), model.start(1))
-    there = model.cuda()
-    assert torch.allclose(there.log_prob(ids.cuda(), lengths).cpu(), here)
-    assert torch.allclose(there.step(torch.tensor([BOS]).cuda(), there.start(1))[0].cpu(), first)
-
-
-@settings(max_examples=30)
-@given(st.lists(st.tuples(st.floats(-30, -0.1), st.one_of(st.just(-math.inf), st.just(-3.0))), min_size=2, max_size=20))
-def test_the_share_is_the_best(pairs: list[tuple[float, float]]) -> None:
-    network, by_list = (torch.tensor(column, dtype=torch.float64) for column in zip(*pairs, strict=True))
-
-    def likelihood(share: float) -> float:
-        logs = torch.tensor([1 - share, share], dtype=torch.float64).log()
-        return float(torch.logaddexp(network + logs[0], by_list + logs[1]).sum())
-
-    found = best_share(network, by_list)
-    assert likelihood(found) >= max(likelihood(n / 100) for n in range(1, 100)) - 1e-2
-
-
-@pytest.mark.parametrize("letters", [3, 20])
-def test_a_list_without_held_out_outputs_counts_for_nothing(letters: int) -> None:
-    model = mixture([(4,) * letters, (6,)])
-    share = best_share(torch.full((50,), -20.0), torch.full((50,), -math.inf))
-    fitted = WithWordList(model.network, model.words, share)
-    ids, lengths = torch.tensor([[*(4,) * letters, EOS]]), torch.tensor([letters + 1])
-    assert torch.allclose(fitted.log_prob(ids, lengths), model.network.log_prob(ids, lengths), atol=1e-6)
-
-
-# --- the search
-
-
-@pytest.mark.parametrize("search", ["viterbi", "marginal"])
-def test_a_search_finds_what_is_best_by_the_mixture(search: str) -> None:
-    rng = random.Random(search)
-    for seed in range(4):
-        plain = random_models(seed)
-        words = [tuple(rng.choices((4, 5), k=rng.randrange(4))) for _ in range(3)]
-        trie = Trie.of(Sequences.of([(*word, EOS) for word in words]), 6)
-        models = replace(plain, lm=WithWordList(plain.lm, trie, 0.7))
-        weights = Weights(0.8, 0.6, 0.9, 0.3)
-        x = [*rng.choices(range(3, 7), k=3), EOS]
-        arguments = {"weights": weights, "k1": 400, "k2": 400, "max_length": 4, "search": search}
-        decoder = NoisyChannelDecoder(models.direct, models.channel, models.lm, **arguments)
-        expected = best_outputs(models, x, (4, 5), weights, 4, search)
-        (found,) = decoder.decode([x], n_best=20)
-        assert_same(found, expected[: len(found)])
-        online = OnlineDecoder(models.direct, models.channel, models.lm, **arguments, margin=math.inf)
-        for symbol in x[:-1]:
-            online.read(symbol)
-        assert_same(online.finish(n_best=20), expected[: len(found)])
+    assert term.log_prob(ids.cuda(), lengths).tolist() == [0.0, 0.0, -1.0]
+    assert term.start(2).node_N.is_cuda
 
 
 # --- a run
@@ -209,48 +137,35 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(config.run_dir)
 
 
-def test_a_run_keeps_the_list_and_fits_its_share(trained: Path) -> None:
+def outputs_of(run: Path) -> set[str]:
+    """What the language model was trained on."""
+    pairs = [line.split("\t")[1] for line in (run.parent / "train.tsv").read_text().splitlines()]
+    return {*pairs, *(run.parent / "words.txt").read_text().splitlines()}
+
+
+def test_a_run_keeps_the_outputs_of_its_language_model(trained: Path) -> None:
     run = RunDirectory(trained)
-    model, plain = run.load_model("lm"), run.load_model("lm", word_list=False)
-    assert isinstance(model, WithWordList)
-    assert isinstance(plain, LanguageModel)
-    assert 0.5 < model.share < 1
+    term, expected = run.load_word_list(), outputs_of(trained)
+    assert len(term.words) == len(expected)
+    codec = run.codecs()[1]
+    for text in [*list(expected)[:20], "zz", ""]:
+        ids = torch.tensor([codec.encode(text)])
+        assert float(term.log_prob(ids, torch.tensor([ids.shape[1]]))) == (0.0 if text in expected else -1.0)
     records = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
-    (fitted,) = [record for record in records if record["kind"] == "dev with word list"]
-    assert fitted["share"] == model.share
-    assert fitted["perplexity"] < run.dev_perplexity("lm")
-
-
-def test_training_says_what_the_list_brings(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = parse_config(trained.parent / "config.yaml")
-    config.run_dir, config.models = str(trained.parent / "told"), ["lm"]
-    (trained.parent / "told.yaml").write_text(dump_config(config))
-    assert main(["train", str(trained.parent / "told.yaml")]) == 0
-    records = [json.loads(line) for line in (trained.parent / "told" / "metrics.jsonl").read_text().splitlines()]
-    (fitted,) = [record for record in records if record["kind"] == "dev with word list"]
-    (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("lm: finished")]
-    assert f"; with its word list {fitted['perplexity']:.3f} (share {fitted['share']:.2f})" in said
-    command = said.partition("to train it further: noisychannel ")[2].split()
-    assert command[-2:] == ["--lm.max_epochs", "2"]
-    assert main(command) == 0
-    assert "lm: finished after 52 steps" in capsys.readouterr().err
-    records = [json.loads(line) for line in (trained.parent / "told" / "metrics.jsonl").read_text().splitlines()]
-    (again,) = [record for record in records if record["kind"] == "dev with word list"]
-    assert again != fitted, "the list is fitted again, and recorded once"
+    assert [record["outputs"] for record in records if record["kind"] == "word list"] == [len(expected)]
 
 
 def test_decoding_uses_the_list(trained: Path) -> None:
-    weights = Weights(1.0, 0.5, 1.0, 0.0)
-    found = NoisyChannel.load(trained, weights=weights)("bade", n_best=3)
-    run = RunDirectory(trained)
-    model, codec = run.load_model("lm"), run.codecs()[1]
+    expected = outputs_of(trained)
+    weights = Weights(1.0, 0.5, 0.2, 0.0, extra={"word_list": 50.0})
+    model = NoisyChannel.load(trained, weights=weights)
+    found = model("bade", n_best=3)
+    assert found[0].text in expected
     for output in found:
-        ids = codec.encode(output.text)
-        expected = model.log_prob(torch.tensor([ids]), torch.tensor([len(ids)])).item()
-        assert output.hypothesis.lm == pytest.approx(expected, abs=1e-4)
-    assert NoisyChannel.load(trained, weights=weights).rerank("bade", [found[0].text])[0].hypothesis.lm == (
-        pytest.approx(found[0].hypothesis.lm, abs=1e-4)
-    )
+        assert output.hypothesis.extra == {"word_list": 0.0 if output.text in expected else -1.0}
+    assert model.rerank("bade", [found[0].text])[0].hypothesis.extra == found[0].hypothesis.extra
+    without = NoisyChannel.load(trained, weights=Weights(1.0, 0.5, 0.2, 0.0))("bade", n_best=3)
+    assert [output.hypothesis.extra for output in without] == [{}] * 3
 
 
 def test_groups_and_features_have_lists_of_their_own(tmp_path: Path) -> None:
@@ -273,11 +188,12 @@ def test_groups_and_features_have_lists_of_their_own(tmp_path: Path) -> None:
         assert main(["train", str(tmp_path / column / "config.yaml")]) == 0
         for name in ("one", "two") if column == "group" else ("",):
             run = RunDirectory(Path(config.run_dir)).group(name)
-            model, codec = run.load_model("lm"), run.codecs()[1]
+            term, codec = run.load_word_list(), run.codecs()[1]
+            assert term.reads_features is (column == "features")
             for tag in ("one", "two"):
                 features = (tag,) if column == "features" else ()
                 ids = [codec.encode(word, features) for word in ("ab", "aab", "bba")]
-                on_list = [walk(model.words, tuple(x)).item() != OFF for x in ids]
+                on_list = [walk(term.words, tuple(x)).item() != OFF for x in ids]
                 found[column, name or tag] = on_list
     assert found["group", "one"] == found["features", "one"] == [True, True, False]
     assert found["group", "two"] == found["features", "two"] == [False, False, True]
@@ -304,21 +220,20 @@ def test_an_interrupted_end_is_made_up_for(trained: Path, monkeypatch: pytest.Mo
     assert state.exists()
     assert main(["train", str(trained.parent / "again.yaml")]) == 0
     run = RunDirectory(directory)
-    assert run.load_model("lm").share == pytest.approx(RunDirectory(trained).load_model("lm").share)
-    assert run.metrics_file.read_text().count("dev with word list") == 1
+    assert torch.equal(run.load_word_list().words.keys, RunDirectory(trained).load_word_list().words.keys)
+    assert run.metrics_file.read_text().count('"word list"') == 1
 
 
-def test_a_list_that_does_not_fit_is_refused(trained: Path, tmp_path: Path) -> None:
+def test_a_list_that_does_not_fit_is_refused(trained: Path) -> None:
     run = RunDirectory(trained)
-    words, share = listed([(4,)]), 0.5
     kept = run.word_list_file.read_bytes()
     try:
-        run.write_word_list(words, share)
-        with pytest.raises(NoisyChannelError, match=r"not the list of this model \(7 symbols instead of"):
-            run.load_model("lm")
+        run.write_word_list(listed([(4,)]))
+        with pytest.raises(NoisyChannelError, match=r"not the word list of this run \(7 symbols instead of"):
+            run.load_word_list()
         run.word_list_file.write_bytes(kept[:100])
         with pytest.raises(NoisyChannelError, match="damaged or truncated"):
-            run.load_model("lm")
+            run.load_word_list()
     finally:
         run.word_list_file.write_bytes(kept)
 

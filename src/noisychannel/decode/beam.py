@@ -113,7 +113,7 @@ def beam_search(
             ends within the longest length, the best partial one is returned with ``complete=False``.
         n_best: How many outputs of each input.
         length_weight: w in log p(y | x) + w·|y|.
-        barred: Symbols that are never proposed, beside PAD, BOS and UNK.
+        barred: Symbols that are never proposed, beside PAD, BOS and UNK (such as features).
     """
     if n_best < 1:
         raise ValueError(f"n_best must be at least 1, but is {n_best}")
@@ -122,19 +122,19 @@ def beam_search(
         return []
     device = next(model.parameters()).device
     limit_B = torch.tensor([settings.longest_output(len(ids)) for ids in inputs], device=device)
+    never = {PAD, BOS, *barred} | (set() if settings.allow_unk else {UNK})
+    barred_C = torch.tensor(sorted(never), device=device)
     sentence_B = torch.arange(len(inputs), device=device)
     found: list[list[Hypothesis]] = [[] for _ in inputs]
 
     live, answers = _start(len(inputs), n_best, device)
     ids_BI, lengths_B = padded(inputs, device)
     state = model.start(ids_BI, lengths_B.to(device))
-    ids = {PAD, BOS, *barred} | (set() if settings.allow_unk else {UNK})
-    forbidden = torch.tensor(sorted(ids), device=device)
     length = 0
     while len(sentence_B):
         next_NV, state = model.step(live.tokens[:, :, -1].flatten(), state)
         B, K = live.log_prob.shape
-        next_BKV = next_NV.index_fill(1, forbidden, -torch.inf).view(B, K, -1)
+        next_BKV = next_NV.index_fill(1, barred_C, -torch.inf).view(B, K, -1)
         live, parent_BK, answers = extend(live, answers, next_BKV, settings.k2, length_weight)
         length += 1
 

@@ -1,52 +1,44 @@
 """``BeamDecoder``: the same objective with another proposing model, such as seq2seq with attention.
 
-Beam search finds outputs by the proposing model alone, and the objective, equation (3), ranks them. The term ``direct`` is
-the log-probability of the proposing model. With no other term than the length, the beam search itself uses the length
-bias.
+Beam search finds outputs by the proposing model, and the objective, equation (3), ranks them. The term ``direct`` is
+the log-probability of the proposing model. If there is no other term than the length, the beam search itself uses the
+length bias.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Unpack
 
-import torch
-
-from noisychannel.decode.beam import StepModel, beam_search
-from noisychannel.decode.decoder import NoisyChannelDecoder, checked_contexts
-from noisychannel.decode.hypothesis import CompleteHypotheses, Hypothesis
+from noisychannel.decode.base import BaseDecoder, checked
+from noisychannel.decode.beam import beam_search
+from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.decode.settings import SearchKeywords, SearchSettings
-from noisychannel.decode.terms import FurtherTerm, Ids
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.decode.terms import Ids
 from noisychannel.decode.watch import Watch
-from noisychannel.models.protocols import ChannelModel, SourceModel
 
 
-class BeamDecoder(NoisyChannelDecoder):
-    """Ranks the outputs of a beam search by the objective; the arguments are those of ``NoisyChannelDecoder``.
+class BeamDecoder(BaseDecoder):
+    """Ranks the outputs of a beam search by the objective.
 
-    ``settings.k2`` is the beam size, and at least so many outputs of each input are ranked.
+    Args:
+        direct: A ``StepModel`` with ``log_prob`` (seq2seq, attention). Proposes, and is a term of the objective.
+        channel: Scores the input given the output; needed if its weight is not zero.
+        lm: Scores the output; needed if its weight is not zero.
+        weights: Of the objective.
+        extra: Further terms by name (``decode/terms.py``).
+        settings: ``k2`` is the beam size, and at least so many outputs of each input are ranked. ``max_length``,
+            ``max_growth``, ``channel_alignment`` and ``allow_unk`` are used too.
+        barred: Symbols that are never proposed, beside PAD, BOS and UNK (such as features).
+        keywords: Settings by name; they replace those of ``settings``.
     """
 
-    def __init__(
-        self,
-        proposer: StepModel[Any],
-        channel: ChannelModel[Any] | None = None,
-        lm: SourceModel[Any] | None = None,
-        weights: Weights = Weights(),  # noqa: B008 (frozen)
-        *,
-        extra: Mapping[str, FurtherTerm] = {},
-        settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
-        barred: Sequence[int] = (),
-        **keywords: Unpack[SearchKeywords],
-    ) -> None:
-        self._proposer = proposer
-        # Only what scores whole outputs is used of the direct model, and the proposing model has that.
-        direct: Any = proposer
-        super().__init__(direct, channel, lm, weights, extra=extra, settings=settings, barred=barred, **keywords)
+    def _use(self, weights: Weights, settings: SearchSettings) -> None:
+        super()._use(weights, settings)
+        scorers = self._scorers()
+        self.final = {name: scorer for name, scorer in scorers.items() if name not in ("direct", "length")}
 
-    @torch.no_grad()
     def decode(
         self,
         inputs: Sequence[Ids],
@@ -55,35 +47,25 @@ class BeamDecoder(NoisyChannelDecoder):
         align: bool = True,
         watch: Watch | None = None,
     ) -> list[list[Hypothesis]]:
-        """The best outputs of each input (ids that end in EOS), decoded as one batch."""
+        """The best outputs of each input (ids that end in EOS), decoded as one batch.
+
+        ``contexts`` are symbols before each output (features), for the channel and for source models. ``align`` asks
+        for alignments, which only the channel has.
+        """
         if watch is not None:
             raise ValueError("watch: a beam search has no chart to watch; decode with a direct model")
-        contexts = checked_contexts(inputs, contexts)
-        weights = self.weights
-        alone = weights.direct > 0 and not weights.channel and not weights.lm and not any(weights.extra.values())
-        proposed = beam_search(
-            self._proposer,
-            inputs,
-            self.settings,
-            n_best if alone else max(n_best, self.settings.k2),
-            length_weight=weights.length / weights.direct if alone else 0.0,
-            barred=self.plan.barred,
-        )
-        if alone:
-            ranked = [[self._scored(hypothesis) for hypothesis in best] for best in proposed]
-        else:
-            ranked = self._rank(inputs, contexts, proposed, n_best)
+        contexts, weights = checked(inputs, contexts, n_best), self.weights
+        alone = weights.direct > 0 and not self.final
+        kept = n_best if alone else max(n_best, self.settings.k2)
+        length_weight = weights.length / weights.direct if alone else 0.0
+        proposed = beam_search(self._direct, inputs, self.settings, kept, length_weight, self.barred)
+        ranked = [[self._scored(hypothesis) for hypothesis in best] for best in proposed]
+        if not alone:
+            ranked = [sorted(best, key=lambda hypothesis: -hypothesis.score) for best in ranked]
+        ranked = self.with_final_terms(inputs, contexts, ranked, n_best)
         return self.aligned(inputs, contexts, ranked) if align else ranked
 
     def _scored(self, hypothesis: Hypothesis) -> Hypothesis:
+        """With the score of the terms that the beam search knows; complete outputs get the others later."""
         score = self.weights.direct * hypothesis.direct + self.weights.length * hypothesis.length
         return replace(hypothesis, score=score)
-
-    def _rank(
-        self, inputs: Sequence[Ids], contexts: Sequence[Ids], proposed: list[list[Hypothesis]], n_best: int
-    ) -> list[list[Hypothesis]]:
-        """The complete outputs by the whole objective; a partial output, which stands alone, stays."""
-        outputs = [[hypothesis.tokens for hypothesis in best if hypothesis.complete] for best in proposed]
-        scored = self.score(inputs, outputs, contexts, align=False)
-        ranked = CompleteHypotheses.put_back(proposed, (hypothesis for best in scored for hypothesis in best))
-        return [sorted(best, key=lambda hypothesis: -hypothesis.score)[:n_best] for best in ranked]

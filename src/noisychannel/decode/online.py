@@ -26,11 +26,11 @@ from noisychannel.decode.online_table import (
     Reading,
     first_table,
     lengthened,
-    picked,
     read_on,
 )
 from noisychannel.decode.plan import SearchPlan
 from noisychannel.decode.proposals import RankedScores
+from noisychannel.decode.rows import picked
 from noisychannel.ids import BOS, EOS, PAD
 from noisychannel.models.protocols import OnlineTransducer
 

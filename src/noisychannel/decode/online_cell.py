@@ -24,12 +24,11 @@ from noisychannel.decode.online_table import (
     Reading,
     admitted,
     extended,
-    joined,
-    picked,
     surviving,
 )
 from noisychannel.decode.plan import SearchPlan
 from noisychannel.decode.proposals import RankedScores, propose
+from noisychannel.decode.rows import joined, picked
 from noisychannel.decode.sources import NextSymbols
 from noisychannel.ids import EOS
 

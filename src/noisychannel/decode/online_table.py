@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from noisychannel.decode.columns import ChannelColumn, Transitions, advance_channel
 from noisychannel.decode.plan import SearchPlan
+from noisychannel.decode.rows import joined, side_by_side
 from noisychannel.decode.sources import NextSymbols
 from noisychannel.ids import BOS
 from noisychannel.joint import log_normaliser
@@ -110,35 +111,6 @@ class OnlineTable(NamedTuple):
         return (self.reach[:, -1:] - self.emit_logit)[:, 0]
 
 
-def picked(x: Any, rows: Tensor) -> Any:
-    """The given rows of a table, or of a part of one."""
-    if x is None:
-        return None
-    if isinstance(x, Tensor):
-        return x[rows]
-    if isinstance(x, Mapping):
-        return {name: picked(part, rows) for name, part in x.items()}
-    return x.select(rows) if hasattr(x, "select") else type(x)(*(picked(part, rows) for part in x))
-
-
-def joined(one: Any, other: Any) -> Any:
-    """The rows of one table (or of a part of one), then those of another."""
-    if one is None:
-        return None
-    if isinstance(one, Tensor):
-        return torch.cat([one, other])
-    if isinstance(one, Mapping):
-        return {name: joined(part, other[name]) for name, part in one.items()}
-    if hasattr(one, "concat"):
-        return one.concat(other)
-    return type(one)(*(joined(*parts) for parts in zip(one, other, strict=True)))
-
-
-def _side_by_side(one: Tensor, other: Tensor) -> Tensor:
-    """Columns over more positions."""
-    return torch.cat([one, other], dim=1)
-
-
 def read_on(models: OnlineModels, before: Reading | None, symbol: int) -> Reading:
     """Read one more symbol."""
     x_1 = torch.tensor([symbol], device=next(models.direct.parameters()).device)
@@ -193,17 +165,17 @@ def lengthened(
         direct = _emitted(newest, before, prefixes.parent, prefixes.symbol)
         column, leave = _written(models, plan, newest, before, prefixes, prefixes.leave)
     if column is not None and prefixes.column is not None:
-        onward, written = (_side_by_side(*parts) for parts in zip(prefixes.column[:2], column[:2], strict=True))
+        onward, written = (side_by_side(*parts) for parts in zip(prefixes.column[:2], column[:2], strict=True))
         column = ChannelColumn(onward, written, prefixes.column.start)
     reach, logit, normaliser = _met(models, plan, newest, table.output, direct, table.past[:, None])
     past_objective = table.reach_objective - table.emit_logit
     return table._replace(
-        prefixes=prefixes._replace(direct=_side_by_side(prefixes.direct, direct), column=column, leave=leave),
-        objective=_side_by_side(table.objective, nowhere),
+        prefixes=prefixes._replace(direct=side_by_side(prefixes.direct, direct), column=column, leave=leave),
+        objective=side_by_side(table.objective, nowhere),
         reach_objective=past_objective + F.logsigmoid(logit),
-        reach=_side_by_side(table.reach, reach),
+        reach=side_by_side(table.reach, reach),
         emit_logit=logit,
-        normaliser=_side_by_side(table.normaliser, normaliser),
+        normaliser=side_by_side(table.normaliser, normaliser),
     )
 
 
@@ -258,7 +230,7 @@ def surviving(plan: SearchPlan, table: OnlineTable, rows: Tensor, objective_R: T
     """The prefixes ``rows`` survive in the newest cell, with the given O."""
     here = torch.full_like(table.reach_objective, -torch.inf).index_copy(0, rows, objective_R[:, None])
     reach_objective = plan.over_direct.plus(table.reach_objective, here + F.logsigmoid(table.emit_logit))
-    return table._replace(objective=_side_by_side(table.objective[:, :-1], here), reach_objective=reach_objective)
+    return table._replace(objective=side_by_side(table.objective[:, :-1], here), reach_objective=reach_objective)
 
 
 def _emitted(newest: Reading, before: OnlineTable, parent: Tensor, symbol: Tensor) -> Tensor:
@@ -302,6 +274,6 @@ def _met(
     """
     logit_PT = models.direct.emit_logits(newest.direct, output).mT.double()
     first_P1 = plan.over_direct.plus(past_P1, direct_PT[:, :1])
-    reach_PT = Transitions.of(logit_PT).reach(_side_by_side(first_P1, direct_PT[:, 1:]), plan.over_direct)
+    reach_PT = Transitions.of(logit_PT).reach(side_by_side(first_P1, direct_PT[:, 1:]), plan.over_direct)
     normaliser_PT = log_normaliser(newest.direct.scores[None], output.scores[None])[0].mT
     return reach_PT, logit_PT[:, -1:], normaliser_PT

@@ -43,9 +43,7 @@ class Reranker(Generic[T]):
                 raise ValueError(
                     f"the weight {name} is {weight}, but there is no scorer {name} (there are: {', '.join(scorers)})"
                 )
-        self.scorers = scorers
-        # The length comes last, as in the search: sums of floats depend on the order.
-        self.weights = {name: by_name[name] for name in sorted(by_name, key=lambda name: name == "length")}
+        self.scorers, self.weights = scorers, by_name
 
     def rerank(
         self, inputs: Sequence[T], outputs: Sequence[Sequence[T]], contexts: Sequence[T] | None = None
@@ -62,7 +60,7 @@ class Reranker(Generic[T]):
         every_input, every_output = _repeated(inputs, counts), [output for of_input in outputs for output in of_input]
         every_context = None if contexts is None else _repeated(contexts, counts)
         terms = self.terms(every_input, every_output, every_context)
-        ranked = (RankedOutput(y, self._total(t), t) for y, t in zip(every_output, terms, strict=True))
+        ranked = (RankedOutput(y, weighted_sum(self.weights, t), t) for y, t in zip(every_output, terms, strict=True))
         return [[next(ranked) for _ in range(count)] for count in counts]
 
     def terms(
@@ -78,12 +76,18 @@ class Reranker(Generic[T]):
                 raise ValueError(f"the scorer {name} gave {len(columns[name])} scores for {len(outputs)} outputs")
         return [{name: float(column[n]) for name, column in columns.items()} for n in range(len(outputs))]
 
-    def _total(self, terms: Mapping[str, float]) -> float:
-        total = 0.0
-        for name, weight in self.weights.items():
-            if weight:
-                total += weight * terms[name]
-        return total
+
+def weighted_sum(weights: Weights | Mapping[str, float], terms: Mapping[str, float | None]) -> float:
+    """Equation (3) with any terms: Σ_n w_n·term_n. A term of weight zero may be absent or None."""
+    by_name = weights.by_name() if isinstance(weights, Weights) else weights
+    total = 0.0
+    # The length comes last, as in the search: sums of floats depend on the order.
+    for name in sorted(by_name, key=lambda name: name == "length"):
+        if by_name[name]:
+            term = terms[name]
+            assert term is not None, f"the term {name} was not computed"
+            total += by_name[name] * term
+    return total
 
 
 def _repeated(items: Sequence[T], counts: Sequence[int]) -> list[T]:

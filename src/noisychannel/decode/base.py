@@ -1,0 +1,193 @@
+"""``BaseDecoder``: what the chart decoder and the beam decoder share, the models and the objective of whole outputs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self, Unpack
+
+import torch
+from torch import nn
+
+from noisychannel.decode.hypothesis import CompleteHypotheses, Hypothesis
+from noisychannel.decode.objective import Weights
+from noisychannel.decode.rerank import Reranker, weighted_sum
+from noisychannel.decode.scorers import best_alignments, model_scorers
+from noisychannel.decode.sentences import check_inputs
+from noisychannel.decode.settings import SearchKeywords, SearchSettings
+from noisychannel.decode.terms import AnyScorer, FurtherTerm, Ids
+from noisychannel.ids import BOS, EOS, PAD, UNK
+from noisychannel.models.finite import non_finite_parameter
+from noisychannel.models.protocols import ChannelModel, SourceModel
+
+
+class BaseDecoder:
+    """Models, weights and settings; ``NoisyChannelDecoder`` and ``BeamDecoder`` add the search."""
+
+    final: Mapping[str, AnyScorer[Ids]]
+    """The terms that join after the search, by name."""
+
+    def __init__(
+        self,
+        direct: Any,
+        channel: ChannelModel[Any] | None = None,
+        lm: SourceModel[Any] | None = None,
+        weights: Weights = Weights(),  # noqa: B008 (frozen)
+        *,
+        extra: Mapping[str, FurtherTerm] = {},
+        settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
+        barred: Sequence[int] = (),
+        memory_gib: float | None = None,
+        **keywords: Unpack[SearchKeywords],
+    ) -> None:
+        if memory_gib is not None:
+            keywords["memory"] = memory_gib
+        if channel is not None and channel.bidirectional:
+            raise ValueError(
+                "the channel reads the output while it is being built, so it cannot be bidirectional; "
+                "train one with bidirectional=False"
+            )
+        self._direct, self._channel, self._lm, self._extra = direct, channel, lm, extra
+        self._barred = frozenset({PAD, BOS, *barred})
+        self._checked: set[str] = set()
+        self._use(weights, replace(settings, **keywords))
+
+    def reweighted(self, weights: Weights, settings: SearchSettings | None = None) -> Self:
+        """The same models with other weights, and other settings if they are given. Models are not checked again."""
+        decoder = copy.copy(self)
+        decoder._use(weights, settings or self.settings)
+        return decoder
+
+    def _use(self, weights: Weights, settings: SearchSettings) -> None:
+        """Set weights and settings, and refuse those that do not fit the models."""
+        self.weights, self.settings = weights, settings
+        given = {"channel": self._channel, "lm": self._lm, **self._extra}
+        for name, weight in weights.by_name().items():
+            if weight and name not in ("direct", "length") and given.get(name) is None:
+                raise ValueError(f"the weight {name} is {weight}, but no {name} model is given")
+        for name, model in {"direct": self._direct, **self._used()}.items():
+            self._check_model(name, model)
+
+    def _used(self) -> dict[str, Any]:
+        """The models whose weights are not zero, without the direct model."""
+        given = {"channel": self._channel, "lm": self._lm, **self._extra}
+        return {name: given[name] for name, weight in self.weights.by_name().items() if weight and name in given}
+
+    def _check_model(self, name: str, model: object) -> None:
+        """Refuse NaN and infinite weights; each model is checked once."""
+        if not isinstance(model, nn.Module):
+            return
+        model.eval()  # no dropout during a search
+        if name not in self._checked and (parameter := non_finite_parameter(model)) is not None:
+            raise ValueError(
+                f"the {name} model has NaN or infinite weights ({parameter}); its training diverged: train it "
+                "again with a lower learning rate"
+            )
+        self._checked.add(name)
+
+    @property
+    def barred(self) -> frozenset[int]:
+        """The symbols that may not be proposed."""
+        return self._barred if self.settings.allow_unk else self._barred | {UNK}
+
+    def rerank(
+        self,
+        inputs: Sequence[Ids],
+        outputs: Sequence[Sequence[Ids]],
+        contexts: Sequence[Ids] | None = None,
+        align: bool = True,
+    ) -> list[list[Hypothesis]]:
+        """Given outputs of each input (ids without EOS), scored by the same objective, best first."""
+        scored = self.score(inputs, outputs, contexts, align)
+        return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in scored]
+
+    def score(
+        self,
+        inputs: Sequence[Ids],
+        outputs: Sequence[Sequence[Ids]],
+        contexts: Sequence[Ids] | None = None,
+        align: bool = True,
+    ) -> list[list[Hypothesis]]:
+        """Given outputs of each input (ids without EOS), scored by the same objective, in the given order."""
+        contexts = checked(inputs, contexts)
+        scored = [
+            [
+                Hypothesis(
+                    tokens=tuple(ranked.output),
+                    score=ranked.score,
+                    direct=ranked.terms["direct"],
+                    channel=ranked.terms.get("channel"),
+                    lm=ranked.terms.get("lm"),
+                    length=len(ranked.output) + 1,
+                    alignment=None,
+                    channel_alignment=None,
+                    complete=True,
+                    extra={name: ranked.terms[name] for name in self.weights.extra if name in ranked.terms},
+                )
+                for ranked in of_input
+            ]
+            for of_input in Reranker(self._scorers(), self.weights).score(inputs, outputs, contexts)
+        ]
+        return self.aligned(inputs, contexts, scored) if align else scored
+
+    def _scorers(self) -> dict[str, AnyScorer[Ids]]:
+        """The direct model, the length, and every term whose weight is not zero."""
+        used = self._used()
+        channel, lm = used.pop("channel", None), used.pop("lm", None)
+        return model_scorers(self._direct, channel, lm, used, self.settings)
+
+    def with_final_terms(
+        self, inputs: Sequence[Ids], contexts: Sequence[Ids], found: Sequence[Sequence[Hypothesis]], n_best: int
+    ) -> list[list[Hypothesis]]:
+        """Add the terms that join after the search, and rank again. Partial outputs do not get these terms."""
+        if not self.final:
+            return [list(best[:n_best]) for best in found]
+        whole = CompleteHypotheses.of(inputs, contexts, found)
+        terms = Reranker(self.final, {}).terms(whole.inputs, whole.outputs, whole.contexts)
+        ranked = whole.put_back(found, map(self._with_terms, whole.hypotheses, terms))
+        return [sorted(best, key=lambda hypothesis: -hypothesis.score)[:n_best] for best in ranked]
+
+    def _with_terms(self, hypothesis: Hypothesis, terms: Mapping[str, float]) -> Hypothesis:
+        every = {**hypothesis.terms(), **terms}
+        return replace(
+            hypothesis,
+            score=weighted_sum(self.weights, every),
+            channel=every["channel"],
+            lm=every["lm"],
+            extra={name: term for name in self.weights.extra if (term := every.get(name)) is not None},
+        )
+
+    def aligned(
+        self, inputs: Sequence[Ids], contexts: Sequence[Ids], found: Sequence[Sequence[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """Add the best alignments of the complete hypotheses; a model without alignments adds none."""
+        whole = CompleteHypotheses.of(inputs, contexts, found)
+        outputs = [(*tokens, EOS) for tokens in whole.outputs]
+        alignments: Sequence[tuple[int, ...] | None] = [None] * len(outputs)
+        channel_alignments = alignments
+        if hasattr(self._direct, "viterbi"):
+            alignments = best_alignments(self._direct, whole.inputs, outputs)
+        if self._channel is not None and self.weights.channel:
+            read = [(*context, *ids) for context, ids in zip(whole.contexts, outputs, strict=True)]
+            channel_alignments = best_alignments(self._channel, read, whole.inputs)
+        rows = zip(whole.hypotheses, alignments, channel_alignments, strict=True)
+        return whole.put_back(found, (replace(h, alignment=z, channel_alignment=c) for h, z, c in rows))
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the direct model."""
+        parameter: torch.Tensor = next(self._direct.parameters())
+        return parameter.device
+
+
+def checked(inputs: Sequence[Ids], contexts: Sequence[Ids] | None, n_best: int = 1) -> Sequence[Ids]:
+    """Refuse bad arguments; the contexts, empty ones if none are given."""
+    if n_best < 1:
+        raise ValueError(f"n_best must be at least 1, but is {n_best}")
+    check_inputs(inputs)
+    if contexts is None:
+        return [()] * len(inputs)
+    if len(contexts) != len(inputs):
+        raise ValueError(f"there are {len(inputs)} inputs, but {len(contexts)} contexts")
+    return contexts
