@@ -27,8 +27,7 @@ from decoder_oracles import (
     terms,
 )
 from noisychannel import Hypothesis, NoisyChannelDecoder, Weights
-from noisychannel.decode import chart
-from noisychannel.decode import parts
+from noisychannel.decode import chart, parts
 from noisychannel.decode.reference import ReferenceDecoder
 from noisychannel.ids import BOS, EOS, PAD, UNK
 from noisychannel.models.ssnt import SSNT, Side

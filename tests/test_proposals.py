@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from noisychannel.decode import proposals
-from noisychannel.decode.proposals import RankedScores, Proposals, propose
+from noisychannel.decode.proposals import Proposals, RankedScores, propose
 
 
 class Problem(NamedTuple):

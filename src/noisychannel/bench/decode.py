@@ -30,6 +30,7 @@ import torch
 
 from noisychannel import SSNT, LanguageModel, NoisyChannel, NoisyChannelDecoder, Weights
 from noisychannel.bench.timing import median_seconds, where_and_when
+from noisychannel.decode.base import BaseDecoder
 from noisychannel.decode.reference import ReferenceDecoder
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.ids import EOS
@@ -77,11 +78,11 @@ WORDS = Setting("words", 20, 10, 50, 50, 25, 20_000, 256, 256, 1, bidirectional=
 LITERAL_WORDS = replace(WORDS, shortest=10, longest=10, max_length=2)
 
 
-def rates(name: str, pair: Sequence[NoisyChannelDecoder], inputs: list[list[int]], batch: int, rounds: int) -> str:
+def rates(name: str, pair: Sequence[BaseDecoder], inputs: list[list[int]], batch: int, rounds: int) -> str:
     """One row: sentences per second of direct and full."""
     direct, full = pair
 
-    def decode(decoder: NoisyChannelDecoder) -> Callable[[], object]:
+    def decode(decoder: BaseDecoder) -> Callable[[], object]:
         batches = [inputs[n : n + batch] for n in range(0, len(inputs), batch)]
         return lambda: [decoder.decode(ids) for ids in batches]
 
@@ -132,7 +133,7 @@ def growth(setting: Setting, device: str, batch: int, rounds: int) -> list[str]:
     ]
 
 
-def trained(run: str, words: str, device: str) -> tuple[list[NoisyChannelDecoder], list[list[int]], Weights]:
+def trained(run: str, words: str, device: str) -> tuple[Sequence[BaseDecoder], list[list[int]], Weights]:
     """Decoders of a run at the paper's K1 and K2, and the inputs."""
     model = NoisyChannel.load(run, system="direct+channel+lm", device=device)
     search = SearchSettings(k1=CHARACTERS.k1, k2=CHARACTERS.k2)
@@ -182,7 +183,7 @@ class DecodeBench:
     def _rates(self, settings: Sequence[Setting]) -> Iterator[str]:
         for setting in settings:
             models = setting.models(self.device)
-            pair = [setting.decoder(models, weights) for weights in (DIRECT, FULL)]
+            pair: Sequence[BaseDecoder] = [setting.decoder(models, weights) for weights in (DIRECT, FULL)]
             for batch in self.batches:
                 yield rates(setting.name, pair, setting.inputs(max(4, batch)), batch, self.rounds)
         if self.run is not None and self.words is not None:
