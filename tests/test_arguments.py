@@ -19,6 +19,7 @@ from noisychannel.arguments import (
     describe_keys,
     dump_config,
     expected,
+    given_values,
     load_yaml,
     parse_options,
     read_config,
@@ -164,6 +165,29 @@ def test_mistakes_on_the_command_line(words: str, complaint: str) -> None:
     with pytest.raises(BadInputError) as caught:
         parse(*words.split())
     assert str(caught.value) == complaint
+
+
+def test_only_what_is_given() -> None:
+    words = ["here", "--rate", "2", "--inner.size=4"]
+    assert given_values(Options, words, ("run", "files*")) == {"run": "here", "rate": 2.0, "inner.size": 4}
+    assert given_values(Options, []) == {}
+    with pytest.raises(BadInputError, match="must be a number"):
+        given_values(Options, ["--rate", "x"])
+
+
+@dataclass(kw_only=True)
+class Checked:
+    size: int = 1
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"size must be at least 1, but is {self.size}")
+
+
+def test_a_dataclass_may_check_its_own_values() -> None:
+    assert parse_options(Checked, ["--size", "2"]).size == 2
+    with pytest.raises(BadInputError, match="size must be at least 1, but is 0"):
+        parse_options(Checked, ["--size", "0"])
 
 
 def test_an_argument_too_many() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noisychannel.evaluation.baselines import BASELINES, SuffixRules, align, split
-from noisychannel.experiments.inflection_data import TaggedPair, read_sigmorphon
+from noisychannel.experiments.inflection.data import TaggedPair, read_sigmorphon
 
 WORD = st.text("abc", max_size=7)
 

@@ -225,7 +225,7 @@ def test_the_inflection_sample_explains_every_key() -> None:
 
 
 def test_unknown_commands_and_options(trained: Path, capsys) -> None:
-    assert "the commands are" in fails(capsys, 2, "trian")
+    assert "unknown command 'trian'; did you mean train? The commands are demo, train" in fails(capsys, 2, "trian")
     assert "did you mean --models?" in fails(capsys, 2, "score", str(trained), "--model", "[lm]")
     assert "configuration file" in fails(capsys, 2, "train")
     assert "run directory" in fails(capsys, 2, "score")
@@ -238,9 +238,9 @@ def test_unknown_commands_and_options(trained: Path, capsys) -> None:
         ("--direct.hiden_size 3", "unknown option --direct.hiden_size; did you mean --direct.hidden_size?"),
         ("--direct.hidden_size big", "--direct.hidden_size: must be a whole number, but is 'big'"),
         ("--direct.hidden_size 0", "direct.hidden_size: must be at least 1, but is 0"),
-        ("--direct.dropout 1.5", "direct.dropout: must be at least 0 and below 1"),
+        ("--direct.dropout 1.5", "direct.dropout: must be at least 0 and less than 1"),
         ("--training.precision fp8", "--training.precision: must be one of fp32, tf32, bf16, but is 'fp8'"),
-        ("--training.learning_rate 0", "training.learning_rate: must be above 0"),
+        ("--training.learning_rate 0", "training.learning_rate: must be greater than 0"),
         (
             "--channel.bidirectional true",
             "channel.bidirectional: the channel reads the output while the search builds it",
@@ -250,12 +250,12 @@ def test_unknown_commands_and_options(trained: Path, capsys) -> None:
             "--models chanel",
             "--models: must be one or more of direct, channel, lm, seq2seq, attention, but is 'chanel'",
         ),
-        ("--models [lm,lm]", "models: names a model twice"),
+        ("--models [lm,lm]", "models: duplicate model"),
         ("--data.columns input,ouput", "data.columns: unknown column 'ouput'"),
-        ("--data.columns input", "data.columns: 'output' must be named exactly once"),
+        ("--data.columns input", "data.columns: 'output' must occur exactly once"),
         ("--data.train nowhere.tsv", "nowhere.tsv: no such file"),
         ("--data.train_outputs x.txt", "data.train_outputs and data.dev_outputs go together"),
-        ("--data.input.sentencepiece x.model", "data.input.sentencepiece: is for units: subwords"),
+        ("--data.input.sentencepiece x.model", "data.input.sentencepiece: is only for units: subwords"),
         ("--device gpu", "device: gpu cannot be used here"),
         ("stray", "unexpected argument 'stray'"),
     ],
@@ -275,7 +275,7 @@ def test_bad_options_of_train(change: str, complaint: str, tmp_path: Path, capsy
         ("data: 3\n", "data must be a section with keys and values, but is 3"),
         ("training: {learning_rat: 1}\n", "unknown key training.learning_rat; did you mean training.learning_rate?"),
         ("direct: {hidden_size: large}\n", "config.yaml: direct.hidden_size: must be a whole number, but is 'large'"),
-        ("models: [direct]\n", "data.train: no file is named"),
+        ("models: [direct]\n", "data.train: no file given"),
     ],
 )
 def test_bad_configuration_files(text: str, complaint: str, tmp_path: Path, capsys) -> None:
@@ -372,7 +372,7 @@ def test_a_full_disk_ends_in_one_line_and_the_training_resumes(tmp_path: Path) -
     command = [sys.executable, "-B", "-m", "noisychannel", "train", file]
     full = subprocess.run(command, capture_output=True, text=True, preexec_fn=no_room, check=False)
     assert full.returncode == 1, full.stderr
-    assert "cannot be written (File too large); make room" in full.stderr.splitlines()[-1]
+    assert "cannot be written (File too large); free some space" in full.stderr.splitlines()[-1]
     assert "Traceback" not in full.stderr
     assert not list(Path(config.run_dir).rglob("*.tmp"))
     assert not RunDirectory(Path(config.run_dir)).has_model("direct")

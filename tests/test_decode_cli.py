@@ -186,7 +186,7 @@ def test_reranking_gives_every_output_back_once(trained: Path, tmp_path: Path, c
     given = ["lYomee", "loomee", "lXomee", "LOOMEE", "lome", "lZZmee"]
     loaded = NoisyChannel.load(trained, weights=Weights.parse(FULL))
     lower = Codec(TextConfig(lowercase=True), Characters(), loaded.output_codec.symbols, ())
-    model = NoisyChannel(loaded.input_codec, lower, loaded.models, loaded.weights, loaded.search)
+    model = NoisyChannel(loaded.input_codec, lower, loaded.models, loaded.weights, loaded.settings)
     reranked = model.rerank("lome", given)
     assert sorted(output.text for output in reranked) == sorted(given)
     scores = [output.hypothesis.score for output in reranked]
@@ -268,7 +268,7 @@ def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
     assert "search errors" in capsys.readouterr().out
     record = json.loads(result.read_text())["systems"][1]
     assert (record["search"]["k1"], record["search"]["k2"]) == (1, 1)
-    narrow = NoisyChannel.load(run, weights=Weights(**record["weights"]), search=SearchSettings(**record["search"]))
+    narrow = NoisyChannel.load(run, weights=Weights(**record["weights"]), settings=SearchSettings(**record["search"]))
     missed = 0
     for x, y in pairs:
         (found,) = narrow(x)
@@ -381,7 +381,7 @@ def test_groups_are_tuned_and_evaluated_together(tmp_path: Path, capsys) -> None
     alone = ["direct (k1 6, k2 3)", "direct (k1 20, k2 10)"]
     assert named == [*alone, "direct+length", "direct+lm"], "only groups with items matter"
     assert main(["evaluate", str(run.group("doubled").path), str(same)]) == 2
-    assert "holds nothing of the group 'doubled'" in capsys.readouterr().err
+    assert "has no lines of the group 'doubled'" in capsys.readouterr().err
 
     capsys.readouterr()
     Path(files["test"]).write_text("a\ta\tother\n")
@@ -390,7 +390,7 @@ def test_groups_are_tuned_and_evaluated_together(tmp_path: Path, capsys) -> None
     assert main(["evaluate", str(run.path), files["test"], "--columns", "input,output,-"]) == 2
     assert "has groups, so FILE needs the outputs and a column" in capsys.readouterr().err
     assert main(["tune", str(run.path), "--systems", "channel+lm"]) == 2
-    assert "channel+lm needs the model channel, which the run does not hold" in capsys.readouterr().err
+    assert "channel+lm needs the model channel, which the run does not have" in capsys.readouterr().err
 
 
 def test_features_reach_the_channel_before_the_output(tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ def test_features_reach_the_channel_before_the_output(tmp_path: Path) -> None:
     done = decode(Path(config.run_dir), b"abe\tV;FUT\n", "--weights", "1,0.7,0,0", "--json")
     assert b"1 unknown feature, read as <unk>: 'FUT' (first: standard input:1)" in done.stderr
     assert json.loads(done.stdout)["unknown_features"] == ["FUT"]
-    with pytest.raises(ValueError, match="online decoding has no place for features"):
+    with pytest.raises(ValueError, match="online decoding takes no features"):
         model.online()
 
     record = json.loads(decode(Path(config.run_dir), b"abe\tV;PST\n", "--json").stdout)
@@ -439,7 +439,9 @@ def test_a_search_asks_the_models_what_they_were_trained_to_answer(features: tup
         tag(config, ";".join(features))
     (tmp_path / "config.yaml").write_text(dump_config(config))
     assert main(["train", str(tmp_path / "config.yaml")]) == 0
-    model = NoisyChannel.load(config.run_dir, weights=Weights(1.0, 1.0, 1.0), search=SearchSettings(search="marginal"))
+    model = NoisyChannel.load(
+        config.run_dir, weights=Weights(1.0, 1.0, 1.0), settings=SearchSettings(search="marginal")
+    )
     run = RunDirectory(Path(config.run_dir))
     lost, symbols = dict.fromkeys(("direct", "channel", "lm"), 0.0), dict.fromkeys(("direct", "channel", "lm"), 0)
     for line in Path(config.data.dev[0]).read_text().splitlines():
@@ -484,17 +486,20 @@ def test_a_model_whose_training_diverged_is_one_line(trained: Path, tmp_path: Pa
         save_file(tensors, file, opened.metadata())
     assert main(["decode", str(run), "--weights", FULL]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "channel/model.safetensors: NaN or infinite weights (emit.weight)" in line
+    assert "channel/model.safetensors: has NaN or infinite weights (emit.weight)" in line
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
         (["--weights", "1,2"], "--weights: give four numbers"),
-        (["--weights", "direct=1,chanel=2"], "'chanel' names no model"),
+        (
+            ["--weights", "direct=1,chanel=2"],
+            "the weight chanel is 2.0, but there is no such term; did you mean channel?",
+        ),
         (["--weights", "1,x,0,0"], "--weights: could not convert"),
         (["--weights", "1,nan,0,0"], "must be a finite number"),
-        (["--system", "direct+channel"], "unknown system 'direct+channel'; the systems are direct, "),
+        (["--system", "direct+channel"], "the system direct+channel has not been tuned; there are direct."),
         (["--system", "channel+lm"], "has not been tuned"),
         (["--k1", "2", "--k2", "3"], "1 <= k2 <= k1"),
         (["--n_best", "0"], "--n_best: must be at least 1"),

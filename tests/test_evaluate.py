@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from noisychannel import NoisyChannel, Weights
+from noisychannel.arguments import dump_config
 from noisychannel.cli.main import main
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
@@ -21,7 +22,7 @@ from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import make_metric
 from noisychannel.evaluation.significance import confidence_interval, paired_bootstrap
 from noisychannel.runs import RunDirectory
-from noisychannel.training.config import RunConfig, dump_config
+from noisychannel.training.config import RunConfig
 from noisychannel.weights import TunedSystem, read_system, write_systems
 from toys import double_vowels, toy_config, write_pairs
 
@@ -293,4 +294,4 @@ def test_signatures_and_baselines_know_how_the_text_was_changed(tmp_path: Path, 
 
     assert main(["evaluate", str(run), str(test), "--baselines", "rules"]) == 2
     (complaint,) = capsys.readouterr().err.splitlines()
-    assert "--baselines: rules need characters, but the input of this run is cut into words" in complaint
+    assert "--baselines: rules need characters, but the input of this run is split into words" in complaint

@@ -96,7 +96,9 @@ def test_a_compressed_file_cut_anywhere_is_refused(tmp_path: Path, suffix: str) 
     for length in range(1, len(whole)):
         file.write_bytes(whole[:length])
         number, complaint = read_until_refused(file)
-        assert complaint.startswith(f"{file}: damaged or cut off after line {number} ("), f"{length} bytes: {complaint}"
+        assert complaint.startswith(f"{file}: damaged or truncated after line {number} ("), (
+            f"{length} bytes: {complaint}"
+        )
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
@@ -106,7 +108,7 @@ def test_a_long_compressed_file_cut_in_half_is_refused(tmp_path: Path, suffix: s
     file.write_bytes(whole[: len(whole) // 2])
     number, complaint = read_until_refused(file)
     assert number < 5000
-    assert complaint.startswith(f"{file}: damaged or cut off after line {number} (")
+    assert complaint.startswith(f"{file}: damaged or truncated after line {number} (")
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
@@ -118,14 +120,14 @@ def test_a_flipped_byte_in_a_compressed_file_is_found(tmp_path: Path, suffix: st
     file = tmp_path / f"flipped.txt{suffix}"
     file.write_bytes(damaged)
     number, complaint = read_until_refused(file)
-    assert complaint.startswith(f"{file}: damaged or cut off after line {number} (")
+    assert complaint.startswith(f"{file}: damaged or truncated after line {number} (")
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
 def test_plain_text_under_a_compressed_name_is_refused(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"plain.txt{suffix}"
     file.write_bytes(b"these words were never compressed\n")
-    assert read_until_refused(file)[1].startswith(f"{file}: damaged or cut off after line 0 (")
+    assert read_until_refused(file)[1].startswith(f"{file}: damaged or truncated after line 0 (")
 
 
 def test_zstd_without_its_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +142,7 @@ def test_other_files_are_read_without_the_zstd_package(tmp_path: Path, monkeypat
     cut.write_bytes(gzip.compress(b"a\n")[:-1])
     monkeypatch.setitem(sys.modules, "zstandard", None)
     assert texts(whole) == ["a"]
-    assert "damaged or cut off after line 1" in read_until_refused(cut)[1]
+    assert "damaged or truncated after line 1" in read_until_refused(cut)[1]
 
 
 def test_a_plain_file_may_be_left_early_while_zstandard_is_being_imported(
@@ -250,7 +252,7 @@ def test_a_pattern_that_names_nothing_is_refused(tree: Path, pattern: str) -> No
     (tree / "empty" / ".hidden").write_text("")
     with pytest.raises(BadInputError) as caught:
         find_files([str(tree / "a.txt"), str(tree / pattern)])
-    reason = "a directory without files" if pattern == "empty" else "no such file"
+    reason = "the directory has no files" if pattern == "empty" else "no such file"
     assert str(caught.value).startswith(f"{tree / pattern}: {reason}")
 
 

@@ -14,19 +14,17 @@ from hypothesis import strategies as st
 
 from noisychannel.data import german_nouns
 from noisychannel.errors import BadInputError
-from noisychannel.experiments.inflection_data import (
+from noisychannel.experiments.inflection.data import (
     Pair,
-    Splits,
     TaggedPair,
-    german_noun_paradigms,
-    held_out_paradigms,
+    TrainDevTest,
     read_sigmorphon,
     read_unpaired,
     read_wiktionary,
-    some,
-    without_lemmas,
 )
-from noisychannel.experiments.sigmorphon import Year, tags_of
+from noisychannel.experiments.inflection.sigmorphon import Year, tags_of
+from noisychannel.experiments.inflection.strict import german_noun_paradigms, held_out_paradigms, without_lemmas
+from noisychannel.experiments.items import at_most, sample
 
 PLURAL, DATIVE = "case=nominative:number=plural", "case=dative:number=plural"
 TABLES = {
@@ -78,8 +76,8 @@ def test_a_missing_table_says_where_to_get_it(tmp_path: Path, split: str) -> Non
     file = tmp_path / "durrett2013" / f"de_noun.{split}.tsv"
     file.unlink()
     assert refusal(lambda: read_wiktionary(tmp_path, "noun")) == (
-        f"{file}: no such file, nor with .xz; make it from the public release wiktionary-morphology-1.1, "
-        "and name the folder of the data with --data (columns lemma, form, attributes)"
+        f"{file}: no such file, also not with .xz; make it from the public release wiktionary-morphology-1.1 "
+        "(columns lemma, form, attributes), or name the folder of the data with --data"
     )
 
 
@@ -97,14 +95,15 @@ def test_a_lemma_in_two_splits_is_refused(
     write_tables(tmp_path, **changed)
     first, second = (tmp_path / "durrett2013" / f"de_noun.{split}.tsv" for split in (one, other))
     assert refusal(lambda: read_wiktionary(tmp_path, "noun")) == (
-        f"{second}: the lemma {lemma!r} is also in {first}; remove it from one, splits share no lemma"
+        f"{second}: the lemma {lemma!r} is also in {first}; remove it from one of them, "
+        "because no lemma may be in two splits"
     )
 
 
 def test_a_type_must_be_in_all_splits(tmp_path: Path) -> None:
     write_tables(tmp_path, test=f"Bär\tBären\t{PLURAL}\n")
     complaint = refusal(lambda: read_wiktionary(tmp_path, "noun"))
-    assert complaint.endswith(f"de_noun.test.tsv: no row of type {DATIVE!r}; every type must be in all splits")
+    assert complaint.endswith(f"de_noun.test.tsv: no row of type {DATIVE!r}; every type needs rows in all splits")
 
 
 @pytest.mark.parametrize(
@@ -129,18 +128,18 @@ def test_shared_tasks_differ_in_their_columns(tmp_path: Path, ending: str) -> No
         write(tmp_path / "sigmorphon2017" / f"{name}{ending}", f"ab{n}setzen\tsetzt ab{n}\tV;IMP;2;PL\n")
     for n, name in enumerate(("deu.trn", "deu.dev", "deu.tst")):
         write(tmp_path / "sigmorphon2023" / f"{name}{ending}", f"ab{n}setzen\tV;IMP;NOM(2,PL)\tsetzt ab{n}\n")
-    assert read_sigmorphon(tmp_path, 2017) == Splits(
+    assert read_sigmorphon(tmp_path, 2017) == TrainDevTest(
         *([TaggedPair(f"ab{n}setzen", f"setzt ab{n}", "V;IMP;2;PL")] for n in range(3))
     )
-    assert read_sigmorphon(tmp_path, 2023) == Splits(
+    assert read_sigmorphon(tmp_path, 2023) == TrainDevTest(
         *([TaggedPair(f"ab{n}setzen", f"setzt ab{n}", "V;IMP;NOM(2,PL)")] for n in range(3))
     )
 
 
 def test_a_missing_shared_task_is_named(tmp_path: Path) -> None:
     assert refusal(lambda: read_sigmorphon(tmp_path, 2023)) == (
-        f"{tmp_path / 'sigmorphon2023' / 'deu.trn'}: no such file, nor with .xz; "
-        "it is in the public data of the SIGMORPHON 2023 shared task; name the folder of the data with --data"
+        f"{tmp_path / 'sigmorphon2023' / 'deu.trn'}: no such file, also not with .xz; "
+        "get it from the public data of the SIGMORPHON 2023 shared task, or name the folder of the data with --data"
     )
 
 
@@ -149,22 +148,23 @@ def test_a_missing_shared_task_is_named(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(), unique=True), st.integers(0, 9), st.data())
 def test_smaller_samples_begin_larger_ones(rows: list[int], seed: int, data: st.DataObject) -> None:
-    assert some(rows, None, seed) == rows
+    assert sample(rows, None, seed) == rows
     if not rows:
         return
     large = data.draw(st.integers(1, len(rows)))
     small = data.draw(st.integers(1, large))
-    sample = some(rows, large, seed)
-    assert len(set(sample)) == large
-    assert set(sample) <= set(rows)
-    assert some(rows, small, seed) == sample[:small]
+    drawn = sample(rows, large, seed)
+    assert len(set(drawn)) == large
+    assert set(drawn) <= set(rows)
+    assert sample(rows, small, seed) == drawn[:small]
+    assert at_most(rows, large, seed) == (rows if large == len(rows) else drawn)
     names = [str(row) for row in rows]
-    assert some(names, large, seed) == [str(row) for row in sample], "the same places in a list of the same length"
+    assert sample(names, large, seed) == [str(row) for row in drawn], "the same places in a list of the same length"
 
 
 def test_samples_depend_on_the_seed_and_leave_the_rows_alone() -> None:
     rows = list(range(100))
-    samples = {tuple(some(rows, 10, seed)) for seed in range(20)}
+    samples = {tuple(sample(rows, 10, seed)) for seed in range(20)}
     assert len(samples) == 20
     assert len(set().union(*samples)) > 70, "from everywhere, not from the beginning"
     assert rows == list(range(100))
@@ -172,7 +172,7 @@ def test_samples_depend_on_the_seed_and_leave_the_rows_alone() -> None:
 
 @pytest.mark.parametrize("n", [0, -1, 4])
 def test_a_sample_that_cannot_be_drawn_is_refused(n: int) -> None:
-    assert refusal(lambda: some("abc", n, 1)) == (f"a sample of {n} rows is asked for, but there are 3; ask for 1 to 3")
+    assert refusal(lambda: sample("abc", n, 1)) == f"cannot sample {n} of 3 rows; ask for 1 to 3"
 
 
 # --- unpaired lists
@@ -209,7 +209,7 @@ def test_a_source_that_does_not_occur_is_refused(tmp_path: Path) -> None:
 def test_a_missing_list_and_a_bad_line_are_named(tmp_path: Path) -> None:
     file = tmp_path / "de_noun.tsv"
     assert refusal(lambda: read_unpaired(tmp_path / "de_noun.tsv.xz")) == (
-        f"{file}: no such file, nor with .xz; the experiments need a list of forms; "
+        f"{file}: no such file, also not with .xz; the language model needs a list of forms; "
         "name the folder of the data with --data"
     )
     write(file, f"{PLURAL}\tTage\n")

@@ -365,13 +365,13 @@ def test_a_summary_shows_the_most_frequent_unknown_symbols() -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"train": []}, "data.train: no file is named"),
-        ({"dev": []}, "data.dev: no file is named"),
+        ({"train": []}, "data.train: no file given"),
+        ({"dev": []}, "data.dev: no file given"),
         ({"train_outputs": ["y"]}, "data.train_outputs and data.dev_outputs go together"),
         ({"dev_outputs": ["y"]}, "data.train_outputs and data.dev_outputs go together"),
         ({"train_outputs": ["y"], "dev_outputs": ["y"], "columns": "unimorph"}, "data.columns: parallel files"),
-        ({"columns": "input"}, "data.columns: 'output' must be named exactly once"),
-        ({"unpaired_columns": "input"}, "data.unpaired_columns: 'output' must be named exactly once"),
+        ({"columns": "input"}, "data.columns: 'output' must occur exactly once"),
+        ({"unpaired_columns": "input"}, "data.unpaired_columns: 'output' must occur exactly once"),
         ({"feature_separator": ""}, "data.feature_separator"),
     ],
     ids=["train", "dev", "train_outputs", "dev_outputs", "columns", "no output", "unpaired", "separator"],
@@ -386,18 +386,18 @@ def test_a_configuration_that_makes_no_sense_is_refused(settings: dict[str, Any]
 def test_an_empty_file_is_refused(shop: Workshop, split: str) -> None:
     texts = {"train": "a\tx\n", "dev": "a\tx\n", "unpaired": "x\n", split: ""}
     name = "unpaired.txt" if split == "unpaired" else f"{split}.tsv"
-    assert shop.refusal(**texts).startswith(f"{shop.path / name}: empty; ")
+    assert shop.refusal(**texts).startswith(f"{shop.path / name}: empty, ")
 
 
 def test_an_unpaired_list_of_empty_lines_is_refused(shop: Workshop) -> None:
-    assert shop.refusal("a\tx\n", unpaired="\n\n").startswith(f"{shop.path / 'unpaired.txt'}: empty; ")
+    assert shop.refusal("a\tx\n", unpaired="\n\n").startswith(f"{shop.path / 'unpaired.txt'}: empty, ")
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_a_split_of_which_nothing_is_left_is_refused(shop: Workshop, split: str) -> None:
     texts = {"train": "a\tx\n", "dev": "a\tx\n", split: "aaaa\tx\n"}
     complaint = shop.refusal(**texts, input=TextConfig(max_length=3))
-    assert complaint == f"data.{split}: no line is left (too long, or none given); raise max_length"
+    assert complaint == f"data.{split}: no line is left (too long, or none given); increase max_length"
 
 
 @pytest.mark.parametrize("split", ["train", "dev", "unpaired"])

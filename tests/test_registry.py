@@ -118,7 +118,7 @@ def imported_by(file: Path) -> set[str]:
         ("data", ("training", "runs", "decode")),
         ("runs.py", ("training", "decode")),
         ("run_files.py", ("training", "decode", "data")),
-        ("arguments.py", ("models", "data", "training", "runs", "decode", "cli")),
+        ("arguments", ("models", "data", "training", "runs", "decode", "cli")),
     ],
 )
 def test_layers(where: str, refused: tuple[str, ...]) -> None:

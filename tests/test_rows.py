@@ -83,15 +83,15 @@ def test_an_ignored_column_may_have_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("input,output,-document,-document", "data.columns: '-document' must be named exactly once"),
-        ("input,output,-group", "data.columns: '-group': this name has a meaning of its own; choose another"),
-        ("input,output,-line", "data.columns: '-line': this name has a meaning of its own; choose another"),
+        ("input,output,-document,-document", "data.columns: '-document' must occur exactly once"),
+        ("input,output,-group", "data.columns: '-group': this name is reserved; choose another"),
+        ("input,output,-line", "data.columns: '-line': this name is reserved; choose another"),
         ("input,target", "data.columns: unknown column 'target'; use a list of input, output, features, group, -"),
         ("sigmorphon1999", "data.columns: unknown column 'sigmorphon1999'"),
-        ("input,features", "data.columns: 'output' must be named exactly once in 'input,features'"),
-        ("output", "data.columns: 'input' must be named exactly once"),
-        ("input,input,output", "data.columns: 'input' must be named exactly once"),
-        ("input,output,features,features", "data.columns: 'features' must be named exactly once"),
+        ("input,features", "data.columns: 'output' must occur exactly once in 'input,features'"),
+        ("output", "data.columns: 'input' must occur exactly once"),
+        ("input,input,output", "data.columns: 'input' must occur exactly once"),
+        ("input,output,features,features", "data.columns: 'features' must occur exactly once"),
         ("input,output,", "data.columns: unknown column ''"),
         ("", "data.columns: unknown column ''"),
     ],
@@ -191,7 +191,7 @@ def test_sets_of_parallel_files_are_paired_in_order(tmp_path: Path) -> None:
 def test_parallel_files_of_different_lengths_are_refused(tmp_path: Path, inputs: int, outputs: int, ends: str) -> None:
     files = {"x": write(tmp_path / "x", "a\n" * inputs), "y": write(tmp_path / "y", "b\n" * outputs)}
     goes_on = files["y" if ends == "x" else "x"]
-    expected = f"{files[ends]}: ends after line 3, but {goes_on} goes on"
+    expected = f"{files[ends]}: ends after line 3, but {goes_on} is longer"
     assert refusal(read_parallel([files["x"]], [files["y"]])).startswith(expected)
 
 
@@ -341,7 +341,7 @@ def test_a_dataset_that_cannot_be_read_is_named(hub: Path, source: str, fields: 
 @pytest.mark.parametrize("source", ["hf:gigaword", "hf:gigaword:", "hf::train", "hf:"])
 def test_a_dataset_needs_a_name_and_a_split(source: str) -> None:
     rows = read_pairs([source], columns("input=document,output=summary"), ";")
-    assert refusal(rows).startswith(f"{source}: name a dataset and a split")
+    assert refusal(rows).startswith(f"{source}: give a dataset and a split")
 
 
 def test_a_null_in_a_dataset_is_empty_not_a_word(hub: Path) -> None:

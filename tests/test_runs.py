@@ -111,8 +111,8 @@ def test_unfinished_models_are_reported(trained: Path, tmp_path: Path) -> None:
     run.model_dir("channel").mkdir()
     run.state_file("channel").touch()
     channel, lm = run.unfinished(ROLES)
-    assert "training of channel is unfinished, there is no model yet" in channel
-    assert "training of lm is unfinished, this is the best model so far; finish it with noisychannel train" in lm
+    assert "training of channel is unfinished, it has no model yet" in channel
+    assert "training of lm is unfinished, this is its best model so far; finish it with noisychannel train" in lm
 
 
 def test_weights_that_are_not_finite_are_refused_when_loaded(trained: Path, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_metadata_is_read_without_the_tensors(tmp_path: Path) -> None:
 
 def listed(run: RunDirectory, *texts: str, features: tuple[str, ...] = ()) -> list[bool]:
     """Whether each text is on the list of a run, symbol by symbol."""
-    trie, (_, codec) = run.load_word_list().trie, run.codecs()
+    trie, (_, codec) = run.load_word_list().words, run.codecs()
     found = []
     for text in texts:
         node = torch.zeros(1, dtype=torch.long)
@@ -212,7 +212,7 @@ def test_a_word_list_that_does_not_fit_is_refused(trained: Path, tmp_path: Path)
     save_tensors(run.word_list_file, tensors, {"symbols": "7"})
     with pytest.raises(NoisyChannelError, match=r"not the word list of this run \(7 symbols instead of"):
         run.load_word_list()
-    save_tensors(run.word_list_file, {"keys": tensors["keys"]}, metadata)
+    save_tensors(run.word_list_file, {"others": tensors["keys"]}, metadata)
     with pytest.raises(NoisyChannelError, match="not the word list of this run"):
         run.load_word_list()
     run.word_list_file.write_bytes(run.word_list_file.read_bytes()[:50])

@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from noisychannel.cli import reproduce
 from noisychannel.cli.main import main
-from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
-from noisychannel.experiments import sigmorphon
-from noisychannel.experiments.inflection import Scale, Setup
-from noisychannel.experiments.inflection_experiment import run_experiment, table_rows
-from noisychannel.experiments.inflection_report import markdown
-from noisychannel.experiments.inflection_systems import tasks
-from noisychannel.experiments.measured import Row
+from noisychannel.experiments import registry, training
+from noisychannel.experiments.decoding import DecodingTask, NBestEntry, PartLists, features_of, load
+from noisychannel.experiments.inflection import sigmorphon
+from noisychannel.experiments.inflection.rows import table_rows
+from noisychannel.experiments.inflection.scale import Scale
+from noisychannel.experiments.inflection.sigmorphon import ALL, Sigmorphon, Year, tags_of
 from noisychannel.experiments.measuring import measure
-from noisychannel.experiments.sigmorphon import ALL, Sigmorphon, Year, tags_of
-from noisychannel.experiments.tasks import Task
-from noisychannel.noisy_channel import Output
+from noisychannel.experiments.report import markdown
+from noisychannel.experiments.results import merge
+from noisychannel.experiments.rows import SystemRow
+from noisychannel.experiments.running import run_block
+from noisychannel.experiments.settings import Setup
 from noisychannel.training.config import ModelConfig
 
 FORMS: dict[str, Callable[[str], str]] = {
@@ -63,6 +63,7 @@ TINY = Scale(
     search=SEARCH,
     tuning=SEARCH,
     iterations=1,
+    n_best=2,
 )
 
 
@@ -107,30 +108,32 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def experiment(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Sigmorphon:
-    return Sigmorphon(2017, Setup(data, tmp_path_factory.mktemp("work"), TINY, "cpu", jobs=1, say=lambda line: None))
+    setup = Setup(data, tmp_path_factory.mktemp("work"), "cpu", jobs=1, say=lambda line: None)
+    return Sigmorphon(2017, setup, TINY)
 
 
 @pytest.fixture(scope="module")
 def results(experiment: Sigmorphon) -> dict:
-    return run_experiment(experiment).figures
+    return merge(experiment.design, [run_block(experiment, "table")])
 
 
 def test_every_row_in_both_settings(results: dict) -> None:
-    assert [(row["name"], row["setting"]) for row in results["rows"]] == [(row.name, s) for row, s in table_rows()]
+    assert [(row["setting"], row["name"]) for row in results["rows"]] == [row.key for row in table_rows()]
     assert results["experiment"] == "inflection-sigmorphon2017"
     assert results["data"]["pairs"] == {ALL: TINY.pairs}
-    assert {len(row["seeds"]) for row in results["rows"]} == {1, 2}
-    full = [row for row in results["rows"] if row["name"] == "direct + channel + LM + bias (bi)"]
-    assert [len(row["seeds"]) for row in full] == [2, 2]
+    scores = [(row["name"], row["scores"]["accuracy"]) for row in results["rows"]]
+    assert {len(of_row["seeds"]) for _, of_row in scores} == {1, 2}
+    full = [of_row for name, of_row in scores if name == "direct + channel + LM + bias (bi)"]
+    assert [len(of_row["seeds"]) for of_row in full] == [2, 2]
     assert {tags for items in results["examples"].values() for tags, *_ in items} <= set(TAGS[2017])
-    for row in results["rows"]:
-        for accuracy in row["seeds"].values():
+    for _, of_row in scores:
+        for accuracy in of_row["seeds"].values():
             assert accuracy * 24 / 100 == pytest.approx(round(accuracy * 24 / 100)), "a share of the 24 test items"
 
 
 def test_the_table_cites_the_task(results: dict) -> None:
     table = "\n".join(markdown(json.loads(json.dumps(results))))
-    assert "test accuracy in per cent, over 24 items" in table
+    assert "test accuracy, over 24 items" in table
     assert "| cited | longest-suffix rules, the shared task's | 72.1 |" in table
     assert "transducers) | 80.4 |" in table
     rows = [line for line in table.splitlines() if line.startswith(("| paper ", "| strict ", "| cited "))]
@@ -138,7 +141,7 @@ def test_the_table_cites_the_task(results: dict) -> None:
     assert "| dev | weights" in table, "no column for figures the paper does not have"
 
 
-def test_strict_lists_hold_no_form_of_a_held_out_lemma(experiment: Sigmorphon) -> None:
+def test_strict_lists_have_no_form_of_a_held_out_lemma(experiment: Sigmorphon) -> None:
     lists = experiment.lists()
     assert set(lists["paper"]) == set(lists["strict"]) == set(TAGS[2017])
     # The tables of the shared task have no participle: one is in the Wiktionary tables, the others follow their rules.
@@ -151,7 +154,7 @@ def test_strict_lists_hold_no_form_of_a_held_out_lemma(experiment: Sigmorphon) -
         for forms in (gold, {f"{x}m" for x in DEV + TEST}, siblings):
             assert forms <= set(lists["paper"][tags])
             assert not forms & set(lists["strict"][tags])
-    for forms_of in experiment.unpaired().values():
+    for forms_of in experiment.unpaired.values():
         assert {len(forms) for forms in forms_of.values()} == {TINY.unpaired}
 
 
@@ -160,46 +163,51 @@ def test_accuracy_is_the_share_of_right_items(
 ) -> None:
     """A system that copies is right on the first tag set alone, which has half of the items and is one of three."""
 
-    def copied(self: Task, device: str) -> list[list[Output]]:
-        return [[Output(x, Hypothesis((), 0.0, 0.0, None, None, 1, None, None, True))] for x in self.inputs]
+    def copied(self: DecodingTask) -> PartLists:
+        return PartLists([[[NBestEntry(item.input, {})] for item in items] for items in self.items], 0.0)
 
-    monkeypatch.setattr(Task, "do", copied)
-    (measured,) = measure(experiment, [(Row("copy", "direct"), "paper")])
-    assert measured.accuracies == {1: 50.0, 2: 50.0}
+    monkeypatch.setattr(DecodingTask, "decode", copied)
+    # Another search, so that what was decoded before does not count.
+    row = SystemRow(name="copy", setting="paper", system="direct", models={"direct": "bi"}, search={"k1": 7})
+    (measured,) = measure(experiment, [row])
+    assert measured.scores["accuracy"]["seeds"] == {"1": 50.0, "2": 50.0}
 
 
 def test_models_inflect_by_the_tags(experiment: Sigmorphon) -> None:
     """Without them, one form of each lemma could be right, and so half of the items at most."""
-    config = experiment.config("trained-1", ["direct"], experiment.write_pairs())
+    config = experiment.make_config("trained-1", ["direct"], experiment.write_pairs())
     config.data.vocabularies = None
     config.direct.dropout = 0.0
     config.training.max_updates, config.training.learning_rate = 400, 0.01
-    experiment.train([[config]])
-    (measured,) = measure(experiment, [(Row("trained", "direct", direct="trained", seeds=1), "paper")])
-    assert measured.mean > 75
-    for codec in experiment.run("trained-1").codecs():
+    training.train_groups([[config]], experiment.setup)
+    row = SystemRow(name="trained", setting="paper", system="direct", models={"direct": "trained"}, seeds=1)
+    (measured,) = measure(experiment, [row])
+    assert measured.scores["accuracy"]["score"] > 75
+    for codec in experiment.run("trained-1", experiment.parts[0]).codecs():
         assert set(codec.features) == {tag for tags in TAGS[2017] for tag in tags.split(";")}
 
 
 def test_items_of_mixed_tags_are_decoded_and_scored_as_each_alone(experiment: Sigmorphon, results: dict) -> None:
-    row = Row("full", "direct+channel+lm")
-    (task,) = tasks(experiment, row, "strict", 1, "test", Weights(1.0, 0.5, 0.5, 0.1), SEARCH)
-    assert {role for role, _ in task.models} == {"direct", "channel", "lm"}
-    assert set(task.features) == {tuple(tags.split(";")) for tags in TAGS[2017]}
-    task = replace(task, inputs=task.inputs[:4], features=task.features[:4])
-    outputs = [best[0] for best in task.do("cpu")]
-    scored = task.score([[output.hypothesis.tokens] for output in outputs], "cpu")
-    for n, output in enumerate(outputs):
-        alone = Task(task.models, task.inputs[n : n + 1], task.weights, SEARCH, features=task.features[n : n + 1])
-        assert alone.do("cpu")[0][0].text == output.text
-        tokens = output.hypothesis.tokens
-        (by_itself,) = alone.score([[tokens]], "cpu")
-        assert by_itself[tokens].score == pytest.approx(scored[n][tokens].score, abs=1e-4)
-        other = Task(task.models, alone.inputs, task.weights, SEARCH, features=(task.features[n - 1],))
-        (otherwise,) = other.score([[tokens]], "cpu")
-        assert otherwise[tokens].direct != pytest.approx(by_itself[tokens].direct, abs=1e-6)
-        assert otherwise[tokens].channel != pytest.approx(by_itself[tokens].channel, abs=1e-6)
-        assert otherwise[tokens].lm != pytest.approx(by_itself[tokens].lm, abs=1e-6)
+    (row,) = (row for row in table_rows() if row.key == ("strict", "direct + channel + LM + bias (bi)"))
+    (part,) = experiment.parts
+    models = experiment.models(row, 1, part)
+    assert [role for role, _ in models.roles] == ["direct", "channel", "lm"]
+    assert set(features_of(models, part.test)) == {tuple(tags.split(";")) for tags in TAGS[2017]}
+    items, tags = part.test[:4], features_of(models, part.test[:4])
+    weights = Weights(1.0, 0.5, 0.5, 0.1)
+    (lists,) = DecodingTask((models,), (items,), weights, SEARCH, 1, 64, "cpu").decode().parts
+    outputs = [[best[0].text] for best in lists]
+    model = load(models, weights, SEARCH, "cpu")
+    scored = model.rerank_batch([item.input for item in items], outputs, tags, align=False)
+    for n, item in enumerate(items):
+        alone = DecodingTask((models,), ((item,),), weights, SEARCH, 1, 64, "cpu").decode()
+        assert alone.best_texts() == outputs[n]
+        ((by_itself,),) = model.rerank_batch([item.input], [outputs[n]], [tags[n]], align=False)
+        assert by_itself.hypothesis.score == pytest.approx(scored[n][0].hypothesis.score, abs=1e-4)
+        ((otherwise,),) = model.rerank_batch([item.input], [outputs[n]], [tags[n - 1]], align=False)
+        for term, value in by_itself.hypothesis.terms().items():
+            if term != "length":
+                assert otherwise.hypothesis.terms()[term] != pytest.approx(value, abs=1e-6)
 
 
 @pytest.mark.parametrize("year", [2017, 2023])
@@ -218,19 +226,19 @@ def test_the_command_writes_the_results_of_2023(
 ) -> None:
     name = "inflection-sigmorphon2023"
     tiny = replace(TINY, seeds=(1,), updates=10, held_out=8)
-    monkeypatch.setitem(reproduce.EXPERIMENTS, name, reproduce.EXPERIMENTS[name]._replace(quick=tiny))
+    entry = registry.EXPERIMENTS[name]._replace(make=lambda setup, quick: Sigmorphon(2023, setup, tiny))
+    monkeypatch.setitem(registry.EXPERIMENTS, name, entry)
     words = ["--data", str(data), "--work", str(tmp_path), "--quick", "--jobs", "1", "--device", "cpu"]
     assert main(["reproduce", name, *words]) == 0
-    table = (tmp_path / f"{name}-quick.md").read_text()
+    table = (tmp_path / f"{name}-quick.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out == table
     assert "| cited | longest-suffix rules, the shared task's | 79.8 |" in table
-    kept = json.loads((tmp_path / f"{name}-quick.json").read_text())
+    kept = json.loads((tmp_path / f"{name}-quick.json").read_text(encoding="utf-8"))
     assert kept["experiment"] == name
     assert kept["data"]["test"] == {ALL: 8}
+    assert (tmp_path / f"{name}-quick.table.outputs.jsonl.xz").exists()
 
 
-def test_there_is_the_table_only(experiment: Sigmorphon, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(BadInputError, match="no part 'curves'; ask for table"):
-        run_experiment(experiment, ["table", "curves"])
-    assert main(["reproduce", "inflection-sigmorphon2017", "--data", str(data), "--parts", "further"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+def test_there_is_the_table_only(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "inflection-sigmorphon2017", "--data", str(data), "--blocks", "further"]) == 2
+    assert "has no block 'further'; its blocks are table" in capsys.readouterr().err

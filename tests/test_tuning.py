@@ -19,7 +19,7 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.metrics import FloatArray, make_metric
-from noisychannel.systems import LENGTH, LM, FreeWeight, make_system
+from noisychannel.systems import CHANNEL, LENGTH, LM, FreeWeight, make_system
 from noisychannel.tuning import SYSTEMS, CandidateArrays, CandidatePool, line_search, optimise, tune
 from noisychannel.tuning.search import coordinate_ascent
 

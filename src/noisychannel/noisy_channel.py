@@ -17,11 +17,11 @@ from noisychannel.data.codec import Codec
 from noisychannel.decode.beam_decoder import BeamDecoder
 from noisychannel.decode.decoder import NoisyChannelDecoder
 from noisychannel.decode.hypothesis import Hypothesis
-from noisychannel.decode.objective import Weights
+from noisychannel.decode.objective import TERMS, Weights
 from noisychannel.decode.online import OnlineDecoder
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.devices import choose_device
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, did_you_mean
 from noisychannel.reporting import Progress, Reporter, no_progress
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS, System
@@ -142,6 +142,12 @@ class NoisyChannel:
         if terms is None:
             known = {**own_terms(directory), **tuned.terms}
             terms = {name: known[name] for name, weight in weights.extra.items() if weight and name in known}
+        for name, weight in weights.extra.items():
+            if weight and name not in terms:
+                suggestion = did_you_mean(name, (*TERMS, *terms))
+                raise BadInputError(
+                    f"{directory.path}: the weight {name} is {weight}, but there is no such term{suggestion}"
+                )
         further = {}
         for name, source in terms.items():
             other = directory if source.run == directory.path else RunDirectory.open(source.run)

@@ -85,7 +85,7 @@ class RunFiles:
         warnings = []
         for role in roles:
             if self.state_file(role).exists():
-                best = "this is the best model so far" if self.has_model(role) else "there is no model yet"
+                best = "this is its best model so far" if self.has_model(role) else "it has no model yet"
                 warnings.append(
                     f"{self.path}: the training of {role} is unfinished, {best}; "
                     f"finish it with noisychannel train {self.config_file}"

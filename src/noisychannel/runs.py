@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -156,16 +156,6 @@ class RunDirectory(RunFiles):
                 "train it again with a lower learning rate"
             )
         return model.to(device).eval()
-
-    def unfinished(self, roles: Iterable[str]) -> list[str]:
-        """A warning for each of these models whose training was interrupted."""
-        return [
-            f"{self.path}: the training of {role} is unfinished, "
-            f"{'this is its best model so far' if self.has_model(role) else 'it has no model yet'}; "
-            f"finish it with noisychannel train {self.path}/config.yaml"
-            for role in roles
-            if self.state_file(role).exists()
-        ]
 
     def _model_description(self, role: str) -> ModelDescription:
         return self._once(f"model {role}", lambda: self._read_model_description(role))

@@ -24,13 +24,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from noisychannel import SSNT, LanguageModel, NoisyChannel, NoisyChannelDecoder, Weights
 from noisychannel.bench.timing import median_seconds, where_and_when
-from noisychannel.decode.base import BaseDecoder
+from noisychannel.decode.beam_decoder import BeamDecoder
 from noisychannel.decode.reference import ReferenceDecoder
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.ids import EOS
@@ -38,6 +38,8 @@ from noisychannel.ids import EOS
 # The length weight keeps every search going to the longest output: random models would rather say nothing.
 FULL = Weights(direct=1.0, channel=0.5, lm=0.5, length=20.0)
 DIRECT = Weights(length=20.0)
+
+Decoder: TypeAlias = NoisyChannelDecoder | BeamDecoder
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,13 @@ WORDS = Setting("words", 20, 10, 50, 50, 25, 20_000, 256, 256, 1, bidirectional=
 LITERAL_WORDS = replace(WORDS, shortest=10, longest=10, max_length=2)
 
 
-def rates(name: str, pair: Sequence[BaseDecoder], inputs: list[list[int]], batch: int, rounds: int) -> str:
+def rates(name: str, pair: Sequence[Decoder], inputs: list[list[int]], batch: int, rounds: int) -> str:
     """One row: sentences per second of direct and full."""
     direct, full = pair
 
-    def decode(decoder: BaseDecoder) -> Callable[[], object]:
+    def decode(decoder: Decoder) -> Callable[[], object]:
         batches = [inputs[n : n + batch] for n in range(0, len(inputs), batch)]
-        return lambda: [decoder.decode(ids) for ids in batches]
+        return lambda: [decoder.decode(ids, align=False) for ids in batches]
 
     seconds = median_seconds({"direct": decode(direct), "full": decode(full)}, rounds)
     d, f = (len(inputs) / seconds[key] for key in ("direct", "full"))
@@ -102,7 +104,9 @@ def against_reference(setting: Setting, device: str) -> str:
     slow = time.perf_counter() - start
     decoder = setting.decoder({role: model.to(device) for role, model in models.items()}, FULL)
     many = setting.inputs(64)
-    one, batch = median_seconds({"one": lambda: decoder.decode([x]), "batch": lambda: decoder.decode(many)}, 3).values()
+    one, batch = median_seconds(
+        {"one": lambda: decoder.decode([x], align=False), "batch": lambda: decoder.decode(many, align=False)}, 3
+    ).values()
     return (
         f"| {setting.name} | {setting.max_length} | {slow:.1f} | {one:.3f} | {slow / one:.0f} "
         f"| {batch / 64:.3f} | {slow * 64 / batch:.0f} |"
@@ -122,7 +126,7 @@ def growth(setting: Setting, device: str, batch: int, rounds: int) -> list[str]:
         models, inputs = changed.models(device), changed.inputs(batch)
         for system, weights in (("direct", DIRECT), ("full", FULL)):
             decoder = changed.decoder(models, weights)
-            variants[f"{name} {system}"] = lambda decoder=decoder, inputs=inputs: decoder.decode(inputs)  # type: ignore[misc]
+            variants[f"{name} {system}"] = lambda decoder=decoder, inputs=inputs: decoder.decode(inputs, align=False)  # type: ignore[misc]
     seconds = median_seconds(variants, rounds)
     labels = {"I": "I", "K1": "K1 (K2 as it was)", "K2": "K1 and K2", "V": "V"}
     return [
@@ -133,14 +137,11 @@ def growth(setting: Setting, device: str, batch: int, rounds: int) -> list[str]:
     ]
 
 
-def trained(run: str, words: str, device: str) -> tuple[Sequence[BaseDecoder], list[list[int]], Weights]:
+def trained(run: str, words: str, device: str) -> tuple[list[Decoder], list[list[int]], Weights]:
     """Decoders of a run at the paper's K1 and K2, and the inputs."""
     model = NoisyChannel.load(run, system="direct+channel+lm", device=device)
     search = SearchSettings(k1=CHARACTERS.k1, k2=CHARACTERS.k2)
-    decoders = [
-        NoisyChannel(model.input_codec, model.output_codec, model.models, weights, search).decoder
-        for weights in (Weights(), model.weights)
-    ]
+    decoders = [model.reweighted(weights, search).decoder for weights in (Weights(), model.weights)]
     lines = Path(words).read_text(encoding="utf-8").splitlines()
     inputs = [model.input_codec.encode(line.split("\t")[0]) for line in lines]
     return decoders, sorted(inputs, key=len), model.weights
@@ -183,7 +184,7 @@ class DecodeBench:
     def _rates(self, settings: Sequence[Setting]) -> Iterator[str]:
         for setting in settings:
             models = setting.models(self.device)
-            pair: Sequence[BaseDecoder] = [setting.decoder(models, weights) for weights in (DIRECT, FULL)]
+            pair: list[Decoder] = [setting.decoder(models, weights) for weights in (DIRECT, FULL)]
             for batch in self.batches:
                 yield rates(setting.name, pair, setting.inputs(max(4, batch)), batch, self.rounds)
         if self.run is not None and self.words is not None:

@@ -1,1 +1,1 @@
-"""From files to batches: files -> rows -> symbols -> ids -> batches. Each module knows its neighbour only."""
+"""From files to batches: files -> rows -> symbols -> ids -> batches. Each module knows its neighbours only."""

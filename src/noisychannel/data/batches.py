@@ -1,6 +1,6 @@
-"""Batches of similar lengths, planned from the lengths alone and the same for the same seed.
+"""Batches of sequences of similar length, planned from the lengths only.
 
-An epoch's order depends on (seed, epoch) and nothing else, so a training that resumes finds its place by counting.
+The order of an epoch depends on (seed, epoch) and nothing else, so a training that resumes knows which batch is next.
 
 Shapes: B batch, I input positions, J output positions.
 """
@@ -20,12 +20,12 @@ from noisychannel.ids import PAD
 Rows = npt.NDArray[np.int64]
 
 POOL_BATCHES = 64
-"""Batches are cut from pools of so many, each sorted by length: little padding, and still a random order."""
+"""Batches per pool. A pool is sorted by length and cut into batches: little padding, and still a random order."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids with lengths; lengths stay on the CPU, where they are looked at without waiting for a GPU."""
+    """Padded ids with lengths. Lengths stay on the CPU, where reading them does not wait for a GPU."""
 
     inputs: Tensor | None
     input_lengths: Tensor | None
@@ -34,13 +34,13 @@ class Batch:
 
     @property
     def arguments(self) -> tuple[Tensor, ...]:
-        """What a model's ``forward`` takes."""
+        """The arguments of a model's ``forward``."""
         if self.inputs is None or self.input_lengths is None:
             return self.outputs, self.output_lengths
         return self.inputs, self.input_lengths, self.outputs, self.output_lengths
 
     def to(self, device: torch.device) -> Batch:
-        """The ids on a device; a GPU fetches them by itself, while the host goes on."""
+        """The ids on a device. The host does not wait for the copy to a GPU."""
 
         def there(ids: Tensor) -> Tensor:
             return (ids.pin_memory() if device.type == "cuda" else ids).to(device, non_blocking=True)
@@ -54,8 +54,8 @@ def plan_batches(
 ) -> list[Rows]:
     """Cut a corpus into batches of at most ``batch_size`` rows and ``batch_symbols`` symbols, padding included.
 
-    With an ``order`` the corpus is shuffled into pools, each pool sorted by length, and the batches of a pool
-    shuffled; without, the whole corpus is sorted (for evaluation). A single row over the limit is a batch of its own.
+    With an ``order`` the corpus is shuffled into pools, each pool is sorted by length, and its batches are shuffled.
+    Without one the whole corpus is sorted (for evaluation). A single row over the limit is a batch of its own.
     """
     output_lengths = corpus.outputs.lengths
     input_lengths = np.zeros_like(output_lengths) if corpus.inputs is None else corpus.inputs.lengths

@@ -1,4 +1,4 @@
-"""One side's vocabulary together with the way its text is cut: text -> ids and back, and kept with a run."""
+"""The vocabulary of one side together with the way its text is split: text -> ids and back. A run stores it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from noisychannel.text import Characters, Splitter, Subwords, TextConfig, Words,
 
 
 class Unknown(NamedTuple):
-    """What a vocabulary does not hold, each as often as it occurs."""
+    """Symbols and features that are not in a vocabulary, each as often as it occurs."""
 
     symbols: list[str]
     features: list[str]
@@ -38,7 +38,7 @@ class Codec:
 
     @staticmethod
     def build(config: TextConfig, splitter: Splitter, counts: Counter[str], features: Iterable[str]) -> Codec:
-        """Choose the vocabulary from symbol counts; ties are broken by the symbol, so the result is reproducible."""
+        """Choose the vocabulary from symbol counts. Ties are broken by the symbol, so the result is reproducible."""
         kept = sorted((s for s, n in counts.items() if n >= config.min_count), key=lambda s: (-counts[s], s))
         return Codec(config, splitter, kept[: config.max_size], sorted(set(features)))
 
@@ -54,7 +54,7 @@ class Codec:
         return self.splitter.split(normalise(text, self.config))
 
     def ids(self, symbols: Iterable[str], features: Iterable[str] = ()) -> list[int]:
-        """Features, symbols, EOS as ids; what is unknown becomes UNK."""
+        """Features, symbols and EOS as ids; unknown ones become UNK."""
         tags = [self._feature_ids.get(tag, UNK) for tag in features]
         return [*tags, *(self._symbol_ids.get(symbol, UNK) for symbol in symbols), EOS]
 
@@ -63,20 +63,20 @@ class Codec:
         return self.ids(self.split(text), features)
 
     def unknown(self, text: str, features: Iterable[str] = ()) -> Unknown:
-        """What of a text and its features ``encode`` turns into UNK."""
+        """The symbols and features that ``encode`` turns into UNK."""
         return Unknown(
             [symbol for symbol in self.split(text) if symbol not in self._symbol_ids],
             [tag for tag in features if tag not in self._feature_ids],
         )
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of output ids (special symbols and features are left out)."""
+        """The text of output ids, without special symbols and features."""
         first = len(SPECIAL_SYMBOLS) + len(self.features)
         return self.splitter.join([self.names[i] for i in ids if i >= first])
 
     @property
     def fingerprint(self) -> str:
-        """A short hash of everything that gives ids their meaning; a checkpoint remembers it."""
+        """A short hash of everything that gives ids their meaning; checkpoints store it."""
         config = self.config
         meaning = (self.features, self.symbols, config.units, config.lowercase, config.digits_to_hash)
         digest = hashlib.sha256(json.dumps(meaning).encode())
@@ -111,7 +111,9 @@ class Codec:
         except BadInputError:
             raise
         except FileNotFoundError as error:
-            raise NoisyChannelError(f"{error.filename}: missing; the run directory is incomplete") from error
+            raise NoisyChannelError(
+                f"{error.filename}: missing; restore the run directory from a copy, or train again"
+            ) from error
         except (ValueError, KeyError, TypeError) as error:
             raise NoisyChannelError(
                 f"{file}: not a vocabulary ({error}); restore it from a copy, or train again"

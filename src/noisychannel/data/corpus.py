@@ -1,4 +1,4 @@
-"""Sequences of ids on disk, mapped into memory: a corpus of millions of lines costs a dozen bytes a line in RAM."""
+"""Sequences of ids on disk, mapped into memory: a corpus of millions of lines takes a dozen bytes of RAM per line."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SequenceName = Literal["tagged_inputs", "outputs", "tagged_outputs", "all_output
 in the training data that includes the unpaired outputs, and features if all of them have some."""
 
 WRITTEN_AT_ONCE = 1 << 16
-"""Ids gathered in memory before they are written."""
+"""Ids that are collected in memory before they are written."""
 
 
 class SequenceWriter:
-    """Appends sequences to ``stem``.ids, and closes with their lengths in ``stem``.lengths.npy.
+    """Appends sequences to ``stem``.ids; ``close`` writes their lengths to ``stem``.lengths.npy.
 
-    The file is opened for each write only: there are ten of them for every group, and any number of groups.
+    The file is open only during a write: there are eight of them per group, and any number of groups.
     """
 
     def __init__(self, stem: Path) -> None:
@@ -75,7 +75,7 @@ class Sequences(NamedTuple):
         # An empty file cannot be mapped.
         ids: IdArray = np.memmap(_ids_file(stem), dtype=np.int32, mode="r") if starts[-1] else np.zeros(0, np.int32)
         if len(ids) != starts[-1]:
-            raise NoisyChannelError(f"{_ids_file(stem)}: cut off; repeat the command, which writes it anew")
+            raise NoisyChannelError(f"{_ids_file(stem)}: truncated; repeat the command to write it again")
         return Sequences(ids, starts)
 
     @staticmethod
@@ -97,7 +97,7 @@ class Sequences(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """What one model is trained on; a language model has no inputs."""
+    """What one model is trained on. A language model has no inputs."""
 
     inputs: Sequences | None
     outputs: Sequences
@@ -119,7 +119,7 @@ class Corpus(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """A short hash of every id: a resumed training must go on with the very same data."""
+        """A short hash of every id: a training must resume with exactly the same data."""
         digest = hashlib.blake2b(digest_size=8)
         for sequences in (self.inputs, self.outputs):
             if sequences is not None:

@@ -1,4 +1,4 @@
-"""Lines of text files, compressed or not, with every complaint naming the file and the line."""
+"""Lines of text files, compressed or not. Every error names the file and the line."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ class Line(NamedTuple):
 
 
 def find_files(patterns: Sequence[str]) -> list[Path]:
-    """The files that paths, directories (all files directly inside) and globs name, in order; each at least one."""
+    """The files that paths, directories (all files directly inside) and globs name, in order; at least one for each."""
     found: list[Path] = []
     for pattern in patterns:
         if not pattern:
-            raise BadInputError("a file name is empty; name a file, a directory or a glob")
+            raise BadInputError("a file name is empty; give a file, a directory or a glob")
         path = Path(pattern).expanduser()
         if path.is_dir():
             files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
             if not files:
-                raise BadInputError(f"{pattern}: a directory without files")
+                raise BadInputError(f"{pattern}: the directory has no files")
         elif path.exists():
             files = [path]
         else:
             files = sorted(p for p in map(Path, glob.glob(str(path), recursive=True)) if p.is_file())
         if not files:
-            raise BadInputError(f"{pattern}: no such file, and no file matches it")
+            raise BadInputError(f"{pattern}: no such file, and no file matches the pattern")
         found += files
     return found
 
 
 def read_lines(file: Path) -> Iterator[Line]:
-    """The lines of a UTF-8 file, decompressed by its ending (.gz .bz2 .xz .zst); only \\n ends a line."""
+    """The lines of a UTF-8 file, decompressed according to its suffix (.gz .bz2 .xz .zst); only \\n ends a line."""
     with open_file(file) as stream:
         for line in read_stream(stream, file):
             if isinstance(line, BadLine):
@@ -59,14 +59,14 @@ def read_lines(file: Path) -> Iterator[Line]:
 
 
 class BadLine(NamedTuple):
-    """A line that cannot be read, in a stream of which the rest can."""
+    """A line that cannot be read, in a stream whose other lines can."""
 
     reason: str
     number: int
 
 
 def read_stream(stream: IO[bytes], name: Path) -> Iterator[Line | BadLine]:
-    """The lines of an open stream; one that is not UTF-8 is handed on as bad instead of ending it."""
+    """The lines of an open stream. A line that is not UTF-8 is yielded as a ``BadLine``, and reading continues."""
     number = 0
     try:
         for number, raw in enumerate(stream, start=1):
@@ -78,7 +78,7 @@ def read_stream(stream: IO[bytes], name: Path) -> Iterator[Line | BadLine]:
         if isinstance(error, OSError) and error.errno is not None:
             raise BadInputError(f"{name}: cannot be read ({error.strerror})") from error
         raise BadInputError(
-            f"{name}: damaged or cut off after line {number} ({error}); fetch or compress it again"
+            f"{name}: damaged or truncated after line {number} ({error}); download or compress it again"
         ) from error
 
 
@@ -99,7 +99,7 @@ def count_inputs(files: Sequence[str]) -> int | None:
 
 
 def open_file(file: Path) -> IO[bytes]:
-    """The bytes of a file, decompressed by its ending."""
+    """The bytes of a file, decompressed according to its suffix."""
     try:
         return _open(file)
     except OSError as error:
@@ -133,7 +133,7 @@ def _open(file: Path) -> IO[bytes]:
 
 
 class _ZstdFile(io.RawIOBase):
-    """The content of a .zst file. The package's own reader takes a file that was cut off for a shorter one."""
+    """The content of a .zst file. The reader of the package does not notice that a file is truncated."""
 
     def __init__(self, file: Path) -> None:
         try:
@@ -160,7 +160,7 @@ class _ZstdFile(io.RawIOBase):
             if self._frame.eof:
                 self._packed, self._frame = self._frame.unused_data, None
         if not self._unpacked and self._frame is not None:
-            raise EOFError("the last frame is not complete")
+            raise EOFError("the last frame is incomplete")
         count = min(len(buffer), len(self._unpacked))
         buffer[:count] = self._unpacked[:count]
         self._unpacked = self._unpacked[count:]

@@ -1,4 +1,4 @@
-"""The demonstration's data: dative plurals of German nouns, from the PyPI package german-nouns (CC BY-SA 4.0)."""
+"""The data of the demo: dative plurals of German nouns, from the PyPI package german-nouns (CC BY-SA 4.0)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GERMAN_WORD = re.compile(r"[A-ZÄÖÜ][a-zäöüß]+")
 
 
 class NounFiles(NamedTuple):
-    """Files written for one task; no form of a dev or test lemma is among the unpaired outputs."""
+    """The files of one task. No form of a dev or test lemma is among the unpaired outputs."""
 
     train: Path
     dev: Path
@@ -25,7 +25,7 @@ class NounFiles(NamedTuple):
 
 
 def write_dative_plurals(directory: Path, pairs: int, held_out: int = 300, seed: int = 1) -> NounFiles:
-    """Lemma and dative plural: ``pairs`` for training, ``held_out`` each for dev and test, all others unpaired."""
+    """Lemma and dative plural: ``pairs`` for training, ``held_out`` each for dev and test; all others are unpaired."""
     nouns = _read_dative_plurals()
     random.Random(seed).shuffle(nouns)
     test, dev, rest = nouns[:held_out], nouns[held_out : 2 * held_out], nouns[2 * held_out :]
@@ -40,7 +40,7 @@ def write_dative_plurals(directory: Path, pairs: int, held_out: int = 300, seed:
 
 
 def read_nouns(purpose: str) -> list[dict[str, str]]:
-    """The entries of the package, by column; ``purpose`` begins the complaint when it is not installed."""
+    """The entries of the package, by column. ``purpose`` begins the error message if it is not installed."""
     try:
         table = files("german_nouns") / "nouns.csv"
         with table.open(encoding="utf-8") as stream:

@@ -1,10 +1,9 @@
-"""From a configuration to vocabularies and corpora, in two passes over the files and bounded memory.
+"""From a configuration to vocabularies and corpora, in two passes over the files, with bounded memory.
 
-The first pass counts symbols (or trains subwords) for each group; the second writes ids. Both sides' vocabularies
-hold the feature symbols: features stand before x for the direct model, and for the channel before both y, which it
-reads, and x, which it writes. (It writes the input as the direct model reads it: the search asks for it position by
-position. Features it has just read are easily written.) They stand before y for the language model too, unless there
-are unpaired outputs without features.
+The first pass counts the symbols of each group (or trains subwords); the second writes ids. The vocabularies of both
+sides contain the features. The direct model reads them before x. The channel reads them before y and writes them before
+x: it writes the input as the direct model reads it, because the search scores the input position by position. The
+language model reads them before y, unless there are unpaired outputs without features.
 """
 
 from __future__ import annotations
@@ -33,22 +32,23 @@ SEQUENCES: tuple[SequenceName, ...] = get_args(SequenceName)
 
 @dataclass(kw_only=True)
 class DataConfig:
-    """Which files hold what.
+    """The files and their columns.
 
     Args:
         train: Training pairs: files, directories, globs or hf:NAME:SPLIT.
         dev: Held-out pairs, for early stopping and tuning.
         columns: What the columns are: a list of input, output, features, group, - and -NAME, or a preset.
-        train_outputs: For two parallel files: the output side of train (then train is the input side).
+        train_outputs: For two parallel files: the output side of train (train is then the input side).
         dev_outputs: For two parallel files: the output side of dev.
-        unpaired: Further outputs without inputs, for the language model.
-        unpaired_columns: What the columns of unpaired are; a plain list has one, output. With a features column, the
+        unpaired: More outputs without inputs, for the language model.
+        unpaired_columns: What the columns of unpaired are. A plain list has one, output. With a features column, the
             language model reads the features too.
-        feature_separator: What separates features.
-        input: How the input's text becomes symbols.
-        output: How the output's text becomes symbols.
-        too_long: What to do with an item of train, dev or unpaired over max_length.
-        vocabularies: A run whose vocabularies to use, so that models of both can be mixed; else they are built anew.
+        feature_separator: The text between two features.
+        input: How the input text becomes symbols.
+        output: How the output text becomes symbols.
+        too_long: What to do with an item of train, dev or unpaired that is longer than max_length.
+        vocabularies: A run whose vocabularies to use, so that models of both runs can be mixed. If not set, they are
+            built from the data.
     """
 
     train: list[str] = field(default_factory=list)
@@ -67,14 +67,14 @@ class DataConfig:
 
 @dataclass
 class Counts:
-    """What became of one split's lines."""
+    """How many lines of one split were read, dropped and truncated."""
 
     lines: int = 0
     dropped: int = 0
     truncated: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
     foreign: int = 0
-    """Unpaired lines of groups that are not in train."""
+    """Skipped: unpaired lines of groups that are not in train."""
 
     def summary(self) -> str:
         parts = [f"{self.lines - self.dropped:,} lines"]
@@ -83,7 +83,7 @@ class Counts:
         if self.truncated:
             parts.append(f"{self.truncated:,} truncated")
         if self.foreign:
-            parts.append(f"{self.foreign:,} of groups without pairs passed over")
+            parts.append(f"{self.foreign:,} of groups without pairs skipped")
         if self.unknown:
             shown = ", ".join(f"{symbol!r} ×{n}" for symbol, n in self.unknown.most_common(5))
             parts.append(f"{self.unknown.total():,} unknown symbols ({shown}{', …' if len(self.unknown) > 5 else ''})")
@@ -92,7 +92,7 @@ class Counts:
 
 @dataclass
 class Prepared:
-    """One group's data: its vocabularies, where its sequences are, and what became of its lines."""
+    """The data of one group: its vocabularies, the directory of its sequences, and counts of its lines."""
 
     input_codec: Codec
     output_codec: Codec
@@ -106,7 +106,7 @@ def open_corpus(directory: Path, kind: CorpusKind, split: Literal["train", "dev"
 
 
 class DataSource:
-    """The rows a configuration names; each call reads the files anew."""
+    """The rows of a configuration; each call reads the files again."""
 
     def __init__(self, config: DataConfig) -> None:
         self.config = config
@@ -114,21 +114,21 @@ class DataSource:
         self.unpaired_columns = Columns.parse(config.unpaired_columns, "data.unpaired_columns", ("output",))
         if config.train_outputs or config.dev_outputs:
             if bool(config.train_outputs) != bool(config.dev_outputs):
-                raise BadInputError("data.train_outputs and data.dev_outputs go together: set both, or neither")
+                raise BadInputError("data.train_outputs and data.dev_outputs go together: set both or neither")
             if self.columns.roles != ("input", "output"):
                 raise BadInputError(
                     "data.columns: parallel files (train_outputs, dev_outputs) have no columns; remove it"
                 )
         if not config.feature_separator:
-            raise BadInputError("data.feature_separator: is empty; name what stands between features, such as ;")
+            raise BadInputError("data.feature_separator: is empty; set it to the text between two features, such as ;")
         if config.unpaired and self.grouped and "group" not in self.unpaired_columns.roles:
             raise BadInputError(
-                "data.unpaired_columns: needs a group column, because data.columns has one; "
-                "else no unpaired output could be assigned to its models"
+                "data.unpaired_columns: needs a group column, because data.columns has one: "
+                "each unpaired output belongs to the models of one group"
             )
         for key in ("train", "dev"):
             if not getattr(config, key):
-                raise BadInputError(f"data.{key}: no file is named; set it in the configuration")
+                raise BadInputError(f"data.{key}: no file given; set it in the configuration")
 
     @property
     def grouped(self) -> bool:
@@ -136,12 +136,12 @@ class DataSource:
 
     @property
     def lm_reads_features(self) -> bool:
-        """Whether features stand before the outputs of the language model: wherever all its outputs have them."""
+        """Whether the language model reads features before its outputs: if all its outputs have them."""
         unpaired = "features" in self.unpaired_columns.roles or not self.config.unpaired
         return "features" in self.columns.roles and unpaired
 
     def rows(self, split: Split) -> Iterator[Row]:
-        """The rows of a split, in file order; an empty split is refused."""
+        """The rows of a split, in file order. An empty split is an error."""
         config = self.config
         match split:
             case "unpaired":
@@ -158,20 +158,20 @@ class DataSource:
         for row in rows:
             empty = False
             if self.grouped and not row.group.strip():
-                raise BadInputError(f"{row.where}: the group is empty; fill it or remove the line")
+                raise BadInputError(f"{row.where}: the group is empty; fill it in or remove the line")
             yield row if self.grouped else row._replace(group="")
         if empty and getattr(config, split):
             raise BadInputError(
-                f"{', '.join(getattr(config, split))}: empty; there is nothing to train on (data.{split})"
+                f"{', '.join(getattr(config, split))}: empty, so there is nothing to train on (data.{split})"
             )
 
 
 def prepare(
     config: DataConfig, directory_of: Callable[[str], Path], codecs: dict[str, tuple[Codec, Codec]] | None = None
 ) -> dict[str, Prepared]:
-    """Vocabularies and encoded corpora of every group (one, named '', where there are no groups).
+    """Vocabularies and encoded corpora of every group; without groups there is one with an empty name.
 
-    ``codecs`` are the vocabularies of a run that is resumed, or of another; else they are built.
+    ``codecs`` are the vocabularies of a run that is resumed, or of another run. If not given, they are built.
     """
     source = DataSource(config)
     prepared = {
@@ -183,7 +183,7 @@ def prepare(
 
 
 def _build_codecs(source: DataSource) -> dict[str, tuple[Codec, Codec]]:
-    """The first pass: every group's input and output vocabulary, the latter from unpaired outputs too."""
+    """The first pass: the vocabularies of every group. That of the output includes unpaired outputs."""
     config = source.config
     input_texts = (normalise(row.input, config.input) for row in source.rows("train"))
     input_splitter = make_splitter(config.input, input_texts, "data.input")
@@ -252,14 +252,14 @@ def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
             if kept == 0:
                 of_group = f" of the group {group!r}" if group else ""
                 raise BadInputError(
-                    f"data.{split}: no line{of_group} is left (too long, or none given); raise max_length"
+                    f"data.{split}: no line{of_group} is left (too long, or none given); increase max_length"
                 )
 
 
 def _encode_row(
     row: Row, prepared: Prepared, source: DataSource, counts: Counts
 ) -> dict[SequenceName, list[int]] | None:
-    """The ids of a row under each name of SEQUENCES; None where it is to be dropped."""
+    """The ids of a row by sequence name; None if the row is dropped."""
     sides: dict[str, list[str]] = {}
     truncated = False
     for side, codec in (("input", prepared.input_codec), ("output", prepared.output_codec)):
@@ -275,7 +275,7 @@ def _encode_row(
     inputs, outputs = prepared.input_codec.ids(sides["input"]), prepared.output_codec.ids(sides["output"])
     input_tags = prepared.input_codec.ids((), row.features)[:-1]
     output_tags = prepared.output_codec.ids((), row.features)[:-1]
-    # Of an unpaired output nothing but the language model reads the features, if it does.
+    # Only the language model can read the features of an unpaired output.
     seen_tags = input_tags if row.input else output_tags if source.lm_reads_features else []
     for names, ids in ((sides["input"], inputs), (sides["output"], outputs), (row.features, seen_tags)):
         if UNK in ids:

@@ -1,15 +1,15 @@
-"""Rows of paired and unpaired data: what stands in a line, before it becomes symbols.
+"""Rows of paired and unpaired data: the text of a line, before it is split into symbols.
 
 A source is a file, a directory, a glob, two parallel files, or ``hf:NAME[@CONFIG]:SPLIT`` for a Hugging Face dataset.
 ``columns`` says what its columns are: a comma-separated list of
 
     input, output    the two sides
     features         morphological tags, prepended to the input as symbols
-    group            one set of models is trained for each value
+    group            one set of models is trained per value
     -                ignored
     -NAME            ignored by training; ``evaluate`` can resample by it
 
-(for a Hugging Face dataset ``input=document,output=summary``, dots reaching into nested fields), or a preset.
+(for a Hugging Face dataset ``input=document,output=summary``, with dots for nested fields), or a preset.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PRESETS = {
 }
 COLUMN_KINDS = ("input", "output", "features", "group", "-")
 RESERVED = ("input", "output", "features", "group", "line")
-"""What ``evaluate --resample_by`` knows without a column of that name."""
+"""The names that ``evaluate --resample_by`` knows without such a column."""
 HUB = "hf:"
 
 
@@ -47,29 +47,29 @@ class Row(NamedTuple):
     output: str
     features: tuple[str, ...]
     group: str
-    """Empty where there are no groups."""
+    """Empty if there are no groups."""
     where: str
-    """file:line, for complaints."""
+    """file:line, for messages."""
     further: tuple[tuple[str, str], ...] = ()
     """Name and value of each ignored column that has a name."""
 
 
 class Columns(NamedTuple):
-    """What each column holds; ``fields`` are the names in a Hugging Face dataset."""
+    """What each column contains; ``fields`` are the names in a Hugging Face dataset."""
 
     roles: tuple[str, ...]
     fields: tuple[str, ...]
 
     @staticmethod
     def parse(text: str, key: str, needed: Sequence[str]) -> Columns:
-        """Read a ``columns`` value of the configuration; ``key`` is its name there, for complaints."""
+        """Read a ``columns`` value of the configuration; ``key`` is its name there, for messages."""
         items = [item.strip() for item in PRESETS.get(text.strip(), text).split(",")]
         roles = tuple(item.partition("=")[0] for item in items)
         fields = tuple(item.partition("=")[2] for item in items)
         named = [role for role in roles if role != "-"]
         for role in roles:
             if role[1:] in RESERVED and role[0] == "-":
-                raise BadInputError(f"{key}: {role!r}: this name has a meaning of its own; choose another")
+                raise BadInputError(f"{key}: {role!r}: this name is reserved; choose another")
             if role not in COLUMN_KINDS and not role.startswith("-"):
                 raise BadInputError(
                     f"{key}: unknown column {role!r}; use a list of {', '.join(COLUMN_KINDS)}, -NAME, "
@@ -77,16 +77,16 @@ class Columns(NamedTuple):
                 )
         for role in {*named, *needed}:
             if named.count(role) != 1:
-                raise BadInputError(f"{key}: {role!r} must be named exactly once in {text!r}")
+                raise BadInputError(f"{key}: {role!r} must occur exactly once in {text!r}")
         return Columns(roles, fields)
 
 
 def read_pairs(sources: Sequence[str], columns: Columns, feature_separator: str) -> Iterator[Row]:
-    """Rows of tab-separated files or of Hugging Face datasets, none with an empty output or input."""
+    """Rows of tab-separated files or of Hugging Face datasets. An empty input or output is an error."""
     for row in _read(sources, columns, feature_separator):
         for side, text in (("input", row.input), ("output", row.output)):
             if not text.strip():
-                raise BadInputError(f"{row.where}: the {side} is empty; fill it or remove the line")
+                raise BadInputError(f"{row.where}: the {side} is empty; fill it in or remove the line")
         yield row
 
 
@@ -95,22 +95,22 @@ def read_parallel(inputs: Sequence[str], outputs: Sequence[str]) -> Iterator[Row
     for input_file, output_file in zip_longest(find_files(inputs), find_files(outputs)):
         if input_file is None or output_file is None:
             raise BadInputError(
-                f"{input_file or output_file}: its parallel file is missing; name as many files on both sides"
+                f"{input_file or output_file}: its parallel file is missing; give as many files on both sides"
             )
         here = there = None
         for here, there in zip_longest(read_lines(input_file), read_lines(output_file)):
             if here is None or there is None:
                 short, long = (output_file, input_file) if there is None else (input_file, output_file)
                 lines = (here or there).number - 1
-                raise BadInputError(f"{short}: ends after line {lines}, but {long} goes on; the files must be parallel")
+                raise BadInputError(f"{short}: ends after line {lines}, but {long} is longer; they must be parallel")
             for line in (here, there):
                 if not line.text.strip():
-                    raise BadInputError(f"{line.where}: the line is empty; fill it, or remove it on both sides")
+                    raise BadInputError(f"{line.where}: the line is empty; fill it in, or remove it on both sides")
             yield Row(here.text, there.text, (), "", here.where)
 
 
 def read_unpaired(sources: Sequence[str], columns: Columns, feature_separator: str) -> Iterator[Row]:
-    """Rows of lists of outputs; empty lines of plain lists are passed over."""
+    """Rows of lists of outputs; empty lines are skipped."""
     for row in _read(sources, columns, feature_separator):
         if row.output.strip():
             yield row
@@ -132,11 +132,11 @@ def _read(sources: Sequence[str], columns: Columns, feature_separator: str) -> I
 def _file_rows(lines: Iterable[Line], columns: Columns) -> Iterator[tuple[list[str], str]]:
     for line in lines:
         if not line.text and "features" in columns.roles:
-            continue  # UniMorph's own files have one between paradigms
+            continue  # UniMorph files have an empty line between paradigms
         values = line.text.split("\t")
         if len(values) != len(columns.roles):
             if columns.roles == ("output",):
-                raise BadInputError(f"{line.where}: a tab in a plain list; say what the columns are (unpaired_columns)")
+                raise BadInputError(f"{line.where}: a tab in a plain list; name its columns with unpaired_columns")
             raise BadInputError(
                 f"{line.where}: {len(values)} tab-separated columns, but {len(columns.roles)} are expected "
                 f"({', '.join(columns.roles)})"
@@ -151,9 +151,9 @@ def _hub_rows(source: str, columns: Columns, feature_separator: str) -> Iterator
         raise missing_extra("datasets", "hub", source) from None
     name, colon, split = source.removeprefix(HUB).rpartition(":")
     if not colon or not name or not split:
-        raise BadInputError(f"{source}: name a dataset and a split, as in hf:gigaword:train")
+        raise BadInputError(f"{source}: give a dataset and a split, such as hf:gigaword:train")
     if not all(columns.fields):
-        raise BadInputError(f"{source}: say which field is which, as in columns: input=document,output=summary")
+        raise BadInputError(f"{source}: say which field is which, such as columns: input=document,output=summary")
     name, _, config = name.partition("@")
     try:
         rows = datasets.load_dataset(name, config or None, split=split, streaming=True)
@@ -167,7 +167,7 @@ def _hub_rows(source: str, columns: Columns, feature_separator: str) -> Iterator
 
 
 def _field(row: Any, field: str, where: str, feature_separator: str) -> str:
-    """A field as text: a missing value is empty, a list is joined as features are."""
+    """A field as text: a missing value is empty, a list is joined like features."""
     value = row
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:

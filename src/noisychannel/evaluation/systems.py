@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
 from noisychannel.weights import TunedSystem, read_system
 
@@ -58,7 +59,10 @@ def _widened(system: TunedSystem, k1: int | None, k2: int | None) -> TunedSystem
     search = system.settings
     if k1 is None:
         k1 = search.k1 if k2 is None else max(search.k1, k2)
-    return replace(system, settings=replace(search, k1=k1, k2=min(search.k2, k1) if k2 is None else k2))
+    try:
+        return replace(system, settings=replace(search, k1=k1, k2=min(search.k2, k1) if k2 is None else k2))
+    except ValueError as error:
+        raise BadInputError(f"{system.name}: {error}") from error
 
 
 def _labels(distinct: Sequence[Searches]) -> Mapping[Searches, str]:

@@ -1,128 +1,253 @@
-"""Measuring many rows of the inflection table at once, and nothing twice."""
+"""Measuring the rows of an experiment: tune what must be tuned, decode with every seed, and nothing twice.
+
+The weights of a row with free weights are tuned once for its system, setting and models. A system that contains a
+smaller one of the same models starts from the weights of the smaller one, too; so the smaller one is tuned first, even
+if its own row is not measured.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from noisychannel import __version__
 from noisychannel.decode.objective import Weights
-from noisychannel.experiments.inflection import Inflection, Setting
-from noisychannel.experiments.inflection_systems import decode_seed, paired_lms, rerank_row, tasks, tune_row
-from noisychannel.experiments.measured import Measured, Row, Split
-from noisychannel.experiments.reranking import BONUSES, RATIOS
-from noisychannel.experiments.tasks import LISTED_LM
-from noisychannel.runs import RunDirectory
+from noisychannel.devices import choose_device
+from noisychannel.experiments.cache import Cache
+from noisychannel.experiments.choosing import Choice, PoolTask, ensemble
+from noisychannel.experiments.decoding import DecodingTask, NBestEntry, PartLists
+from noisychannel.experiments.experiment import Experiment
+from noisychannel.experiments.items import HeldOutName
+from noisychannel.experiments.rows import SystemRow
+from noisychannel.experiments.scores import Scorer
+from noisychannel.experiments.tuning import TuningTask
 from noisychannel.training.jobs import choose_processes, cores
-from noisychannel.training.world import choose_device
 from noisychannel.tuning import TuningResult
 
+TuningKey = tuple[str, str, tuple[tuple[str, str], ...]]
+"""System, setting and models: rows that have them in common share their weights."""
+ALL_SEEDS = 0
+"""In the place of a seed: what all seeds chose together."""
 
-def measure(experiment: Inflection, rows: Sequence[tuple[Row, Setting]], split: Split = "test") -> list[Measured]:
-    """Tune what must be tuned, and decode a split with every row and seed.
 
-    A system that contains a smaller one, or has a word list, starts from the weights of the one without, too; and a row
-    with the marginal search, or one that reranks, has the weights of the plain one: such a row waits for the other.
-    What is left of an earlier time is not measured again, if the models are still the same.
-    """
-    waiting: dict[tuple[Row, Setting], Future[Measured]] = {}
-    with _processes(experiment) as pool, ThreadPoolExecutor(1 if experiment.jobs == 1 else len(rows)) as threads:
-        for row, setting in sorted(rows, key=lambda key: _stage(key[0])):
-            before = [
-                future
-                for (other, its), future in waiting.items()
-                if (other.models, its) == (row.models, setting) and _stage(other) < _stage(row)
-            ]
-            waiting[row, setting] = threads.submit(_measure_row, pool, experiment, row, setting, split, before)
+@dataclass(frozen=True)
+class RowResult:
+    """What was measured of a row."""
+
+    row: SystemRow
+    tuned: TuningResult | None
+    """None if the row has no weights to tune."""
+    choices: dict[int, Choice]
+    """By seed: the n-best lists, and the weights that chose."""
+    scores: dict[str, dict[str, Any]]
+    """By metric; see ``Scorer.scores``."""
+
+    @property
+    def weights(self) -> Weights:
+        return next(iter(self.choices.values())).weights
+
+    @property
+    def dev_score(self) -> float | None:
+        """What the weights reach on dev."""
+        chosen = next(iter(self.choices.values())).dev_score
+        return self.tuned.dev_score if chosen is None and self.tuned is not None else chosen
+
+
+def measure(experiment: Experiment, rows: Sequence[SystemRow], held_out: HeldOutName = "test") -> list[RowResult]:
+    """Measure these rows on dev or test. What an earlier command measured with the same models is used again."""
+    scorer = Scorer(experiment.design, [(part.name, part.held_out(held_out)) for part in experiment.parts])
+    every = all_rows(experiment, rows)
+    wanted = rows_to_tune(rows, every)
+    # On one thread everything is done in the order of submission, in which nothing waits for what comes later.
+    number = 1 if experiment.setup.jobs == 1 else len(wanted) + sum(1 + len(experiment.seeds(row)) for row in rows)
+    with _processes(experiment) as pool, ThreadPoolExecutor(max(1, number)) as threads:
+        measuring = _Measuring(experiment, pool, Cache(experiment.setup.work), scorer, held_out)
+        tuned: dict[TuningKey, Future[TuningResult]] = {}
+        for key, row in wanted.items():
+            smaller = [tuned[other] for other, its in wanted.items() if other in tuned and is_smaller(its, row)]
+            tuned[key] = threads.submit(measuring.tune, row, smaller)
+        waiting: list[Future[RowResult]] = []
+        for row in rows:
+            tuning = tuned.get(tuning_key(source_of_weights(row, every)))
+            choices = {seed: threads.submit(measuring.choose, row, seed, tuning) for seed in measuring.seeds(row)}
+            waiting.append(threads.submit(measuring.collect, row, tuning, choices))
         try:
-            return [waiting[key].result() for key in rows]
+            return [future.result() for future in waiting]
         except BaseException:
             for executor in (threads, pool):
                 executor.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _stage(row: Row) -> int:
-    """Rows wait for those of earlier stages only."""
-    if row.search == "marginal" or row.rerank or row.word_list:
-        return 2
-    return int(row.system == "direct+channel+lm")
+def all_rows(experiment: Experiment, rows: Sequence[SystemRow]) -> dict[tuple[str, str], SystemRow]:
+    """The rows of all blocks, and these, by setting and name."""
+    return {row.key: row for row in (*(x for b in experiment.design.blocks for x in experiment.rows(b)), *rows)}
 
 
-def _measure_row(
-    pool: Executor,
-    experiment: Inflection,
-    row: Row,
-    setting: Setting,
-    split: Split,
-    before: Sequence[Future[Measured]],
-) -> Measured:
-    known = [measured.tuned for future in before if (measured := future.result()).tuned]
-    file = experiment.work / "measured" / f"{_fingerprint(experiment, row, setting, split, known)}.json"
-    gold = [[pair.form for pair in getattr(splits, split)] for splits in experiment.tables.values()]
-    if file.exists():
-        measured = Measured.read(file, row, setting, gold)
-    else:
-        tuned = pool.submit(tune_row, experiment, row, setting, known).result()
-        if row.rerank and tuned is not None:
-            outputs, notes = pool.submit(rerank_row, experiment, row, setting, split, tuned).result()
-        else:
-            weights, notes = Weights(1.0) if tuned is None else tuned.weights, {}
-            decoding = {
-                seed: pool.submit(decode_seed, experiment, row, setting, split, seed, weights)
-                for seed in experiment.scale.seeds[: row.seeds]
-            }
-            outputs = {seed: future.result() for seed, future in decoding.items()}
-        measured = Measured(row, setting, tuned, notes, outputs, gold)
-        measured.write(file)
-    spread = "" if measured.deviation is None else f" ± {measured.deviation:.2f}"
-    experiment.say(f"{setting}: {row.name}: {split} {measured.mean:.2f}{spread}")
-    return measured
+def source_of_weights(row: SystemRow, every: Mapping[tuple[str, str], SystemRow]) -> SystemRow:
+    """The row whose tuned weights a row uses: itself, or that of ``weights_of``."""
+    return every[row.setting, row.weights_of] if row.weights_of else row
 
 
-def _fingerprint(
-    experiment: Inflection, row: Row, setting: Setting, split: Split, known: Sequence[TuningResult | None]
-) -> str:
-    """Of what decides what is measured: the models (the times at which they were written), the items, the settings.
+def rows_to_tune(rows: Sequence[SystemRow], every: Mapping[tuple[str, str], SystemRow]) -> dict[TuningKey, SystemRow]:
+    """What must be tuned to measure these rows, smaller systems first: by key, a row to tune it with."""
+    tuned = [row for row in every.values() if row.is_tuned and not row.weights_of]
+    needed: dict[TuningKey, SystemRow] = {}
 
-    Not of the code, but for its version: who changes that removes what was measured.
-    """
-    files: set[Path] = set()
-    for seed in experiment.scale.seeds[: row.seeds] if row.system != "rules" else ():
-        for task in tasks(experiment, row, setting, seed, split, Weights(1.0), experiment.scale.search):
-            files.update(
-                RunDirectory(path).word_list_file if role == LISTED_LM else RunDirectory(path).model_file(role)
-                for role, path in task.models
-            )
-    if row.rerank == "density ratio":
-        files.update(RunDirectory(path).model_file("lm") for path in paired_lms(experiment, setting))
-    times = [(str(file.relative_to(experiment.work)), file.stat().st_mtime_ns) for file in sorted(files)]
-    settings = (row, setting, split, experiment.scale, experiment.device, known, RATIOS, BONUSES, __version__)
-    said = repr((settings, times, experiment.tables))
-    return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
+    def need(row: SystemRow) -> None:
+        if tuning_key(row) not in needed:
+            for other in tuned:
+                if is_smaller(other, row):
+                    need(other)
+            needed[tuning_key(row)] = row
+
+    for row in rows:
+        if row.is_tuned:
+            need(source_of_weights(row, every))
+    return needed
+
+
+def tuning_key(row: SystemRow) -> TuningKey:
+    return row.system, row.setting, tuple(sorted(row.used_models().items()))
+
+
+def is_smaller(row: SystemRow, than: SystemRow) -> bool:
+    """Whether the system of a row is contained in another of the same setting and models."""
+    system, larger = row.make_system(), than.make_system()
+    return (
+        row.setting == than.setting
+        and system.free != larger.free
+        and larger.contains(system)
+        and row.used_models().items() <= than.used_models().items()
+    )
+
+
+@dataclass(frozen=True)
+class _Measuring:
+    """One call of ``measure``. Its methods run in threads, and their work in the processes of the pool."""
+
+    experiment: Experiment
+    pool: Executor
+    cache: Cache
+    scorer: Scorer
+    held_out: HeldOutName
+
+    def tune(self, row: SystemRow, smaller: Sequence[Future[TuningResult]]) -> TuningResult:
+        experiment, settings = self.experiment, self.experiment.settings
+        known = [future.result().weights for future in smaller]
+        parts = experiment.tuning_parts
+        task = TuningTask(
+            system=row.make_system(),
+            models=tuple(experiment.models(row, settings.seeds[0], part) for part in parts),
+            items=tuple(part.dev for part in parts),
+            metric=self.scorer.metrics[experiment.design.metrics[0]],
+            settings=settings.tuning,
+            iterations=settings.iterations,
+            batch_size=settings.decoding_batch,
+            device=experiment.setup.device,
+        )
+        asked = ("tune", task.system, task.items, task.settings, task.iterations, task.device)
+        key = self.cache.key(task.models, *asked, task.metric.signature, known)
+        return self.cache.tuning(key, row.label, lambda: self.pool.submit(task.tune, known).result())
+
+    def seeds(self, row: SystemRow) -> tuple[int, ...]:
+        """By which the choices of a row are told apart."""
+        if row.choose == "ensemble":
+            return (ALL_SEEDS,)
+        first_only = row.baseline or row.choose == "pool"
+        return self.experiment.settings.seeds[:1] if first_only else self.experiment.seeds(row)
+
+    def choose(self, row: SystemRow, seed: int, tuning: Future[TuningResult] | None) -> Choice:
+        if row.baseline:
+            return self._baseline(row)
+        if tuning is None:
+            return self._decode(row, seed, row.make_system().fixed)
+        tuned = tuning.result()
+        match row.choose:
+            case "ensemble":
+                return self._ensemble(row, tuned.weights)
+            case "pool":
+                return self._pool(row, tuned)
+            case _:
+                return self._decode(row, seed, tuned.weights)
+
+    def collect(
+        self, row: SystemRow, tuning: Future[TuningResult] | None, choices: Mapping[int, Future[Choice]]
+    ) -> RowResult:
+        done = {seed: choice.result() for seed, choice in choices.items()}
+        outputs = {seed: choice.lists.best_texts() for seed, choice in done.items()}
+        scores = self.scorer.scores(outputs)
+        first = scores[self.experiment.design.metrics[0]]
+        spread = "" if first["deviation"] is None else f" ± {first['deviation']:.2f}"
+        self.experiment.setup.say(f"{row.label}: {self.held_out} {first['score']:.2f}{spread}")
+        return RowResult(row, None if tuning is None else tuning.result(), done, scores)
+
+    def _task(self, row: SystemRow, seed: int, weights: Weights, n_best: int, held_out: HeldOutName) -> DecodingTask:
+        experiment = self.experiment
+        return DecodingTask(
+            models=tuple(experiment.models(row, seed, part) for part in experiment.parts),
+            items=tuple(part.held_out(held_out) for part in experiment.parts),
+            weights=weights,
+            settings=experiment.search(row),
+            n_best=n_best,
+            batch_size=experiment.settings.decoding_batch,
+            device=experiment.setup.device,
+        )
+
+    def _baseline(self, row: SystemRow) -> Choice:
+        parts = []
+        for part in self.experiment.parts:
+            answer = self.experiment.baseline(row, part)
+            items = part.held_out(self.held_out)
+            parts.append([[NBestEntry(answer(item.input, item.features), {})] for item in items])
+        return Choice(PartLists(parts, 0.0), Weights())
+
+    def _decode(self, row: SystemRow, seed: int, weights: Weights) -> Choice:
+        n_best = self.experiment.settings.n_best if seed == self.experiment.settings.seeds[0] else 1
+        task = self._task(row, seed, weights, n_best, self.held_out)
+        return self.cache.choice(
+            self._key("decode", task), row.label, lambda: Choice(self.pool.submit(task.decode).result(), weights)
+        )
+
+    def _ensemble(self, row: SystemRow, weights: Weights) -> Choice:
+        tasks = [self._task(row, seed, weights, 1, self.held_out) for seed in self.experiment.seeds(row)]
+        key = self._key("ensemble", *tasks)
+        return self.cache.choice(key, row.label, lambda: self.pool.submit(ensemble, tasks).result())
+
+    def _pool(self, row: SystemRow, tuned: TuningResult) -> Choice:
+        seed = self.experiment.settings.seeds[0]
+        dev, test = (self._task(row, seed, tuned.weights, 1, name) for name in ("dev", self.held_out))
+        metric = self.scorer.metrics[self.experiment.design.metrics[0]]
+        tried = tuple(dict.fromkeys([tuned.weights, *(step.weights for step in tuned.history)]))
+        task = PoolTask(row.make_system(), metric, tried, dev, test)
+        key = self._key("pool", dev, test, more=(task.system, metric.signature, tried))
+        return self.cache.choice(key, row.label, lambda: self.pool.submit(task.choose).result())
+
+    def _key(self, kind: str, *tasks: DecodingTask, more: object = None) -> str:
+        settings = [(task.items, task.weights, task.settings, task.n_best, task.device) for task in tasks]
+        return self.cache.key([models for task in tasks for models in task.models], kind, settings, more)
 
 
 @contextmanager
-def _processes(experiment: Inflection) -> Iterator[Executor]:
-    """One for each core, at most eight on a GPU; this one alone where the experiment has one job."""
-    if experiment.jobs == 1:
-        yield _Here()
+def _processes(experiment: Experiment) -> Iterator[Executor]:
+    """One process for each core, at most eight on a GPU; only this process if the experiment has one job."""
+    jobs = experiment.setup.jobs
+    if jobs == 1:
+        yield _SameProcess()
         return
-    number = experiment.jobs or choose_processes(cores(), choose_device(experiment.device))
+    number = jobs or choose_processes(cores(), choose_device(experiment.setup.device))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(number, context, torch.set_num_threads, (max(1, cores() // number),)) as pool:
         yield pool
 
 
-class _Here(Executor):
-    """Does what it is given at once."""
+class _SameProcess(Executor):
+    """Runs what is submitted at once."""
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()

@@ -19,7 +19,7 @@ BLOCK: dict[str, Any] = {"BLOCK": 128, "num_warps": 1}
 
 
 def step(gates_NB4H: Tensor, before_NBH: Tensor, hidden_NBH: Tensor, after_NBH: Tensor) -> None:
-    """Compute ``hidden`` and the cell ``after`` from the gate sums and the cell ``before``; the sums become the gates."""
+    """Compute ``hidden`` and the cell ``after`` from gate sums and the cell ``before``; the sums become the gates."""
     _, B, H = before_NBH.shape
     tensors = gates_NB4H, before_NBH, hidden_NBH, after_NBH
     with torch.cuda.device_of(gates_NB4H):

@@ -18,7 +18,7 @@ from noisychannel.precision import exact_recurrence
 
 
 class LSTMState(NamedTuple):
-    """The explicit state of N sequences: everything that a step needs to know about the past."""
+    """The explicit state of N sequences; everything a step needs to know of the past."""
 
     hidden_LNH: Tensor
     cell_LNH: Tensor
@@ -28,7 +28,7 @@ class LSTMState(NamedTuple):
         return LSTMState(self.hidden_LNH.index_select(1, indices), self.cell_LNH.index_select(1, indices))
 
     def put(self, rows: Tensor, new: LSTMState) -> LSTMState:
-        """These states with the rows ``rows`` replaced."""
+        """These states with others in the place of ``rows``."""
         return LSTMState(*(x.index_copy(1, rows, y) for x, y in zip(self, new, strict=True)))
 
     def concat(self, other: LSTMState) -> LSTMState:

@@ -9,9 +9,9 @@ Both factors are functions of the encoder state h_i of u_1..u_i and the decoder 
     word:  p(v_j | i, j) = softmax(W_h h_i + W_s s_j + b)          logits are a sum a_i + c_j   (``joint``)
     emit:  e(i, j) = sigmoid(m · tanh(U_h h_i + U_s s_j + d))      else shift to i + 1          (``lattice``)
 
-p(z_j = i | z_{j-1} = k) is the product of the shifts from k to i - 1 and the emission at i. log p(v, z_J = I | u) is the
-log-sum of (1) over the lattice. Nothing forces an emission at i = I, so the probabilities of all v sum to less than one:
-the perplexity of an SSNT is not comparable with that of a sequence-to-sequence model.
+p(z_j = i | z_{j-1} = k) is the product of the shifts from k to i - 1 and the emission at i. log p(v, z_J = I | u) is
+the log-sum of (1) over the lattice. Nothing forces an emission at i = I, so the probabilities of all v sum to less than
+one: the perplexity of an SSNT is not comparable with that of a sequence-to-sequence model.
 
 A direct model reads x and writes y. A channel model reads y and writes x. The decoder builds y from left to right, so
 the encoder of a channel must be unidirectional.
@@ -130,8 +130,8 @@ class SSNT(nn.Module):
         word_logp_BIJ = word_log_probs(input_side.scores, output_side.scores, outputs)
         return word_logp_BIJ, self.emit_logits(input_side, output_side)
 
-    # The parts that a decoder uses. Sequences that are known are read whole; those that are being built are read step by
-    # step: the outputs of a direct model, and the inputs of a channel model, which are the hypotheses.
+    # The parts that a decoder uses. Known sequences are read whole. Those that are being built are read step by step:
+    # the outputs of a direct model, and the inputs of a channel model, which are the hypotheses.
 
     def read_inputs(self, inputs: Tensor, input_lengths: Tensor) -> Side:
         """All input positions at once: ids [B,I] -> Side of [B,I,...]."""

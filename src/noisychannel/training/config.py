@@ -1,4 +1,4 @@
-"""The configuration of a training run: what ``noisychannel train`` reads, and ``config.yaml`` keeps."""
+"""The configuration of a training run, which ``noisychannel train`` reads and ``config.yaml`` stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_UPDATES = 20_000
 
 
 class Limits(NamedTuple):
-    """Where a training ends, if patience has not ended it before."""
+    """Where a training ends, unless patience ends it before."""
 
     updates: float
     epochs: float
@@ -30,15 +30,16 @@ class ModelConfig:
     Args:
         hidden_size: Units of each LSTM layer.
         num_layers: LSTM layers.
-        embedding_size: Size of the symbol embeddings; hidden_size where not set.
-        bidirectional: Read the input both ways. Not for the channel or the language model.
+        embedding_size: Size of the symbol embeddings; if not set, hidden_size.
+        bidirectional: Read the input in both directions. Not for the channel and the language model.
         dropout: On the inputs and outputs of the LSTM, and between its layers.
-        learning_rate: Where it differs from training.learning_rate.
-        batch_size: Where it differs from training.batch_size.
-        max_updates: Most updates of this model; if it has a limit of its own, neither of those of training counts.
-        max_epochs: Most passes of this model over its training data; likewise.
-        word_list: For the language model: give a share of the probability to the list of outputs it is trained on,
-            which a network does not know by heart. The share is fitted to dev.
+        learning_rate: Of this model; if not set, training.learning_rate.
+        batch_size: Of this model; if not set, training.batch_size.
+        max_updates: The most updates of this model. If it has a limit, the limits in training do not apply to it.
+        max_epochs: The most passes of this model over its training data. If it has a limit, those in training do not
+            apply to it.
+        word_list: For the language model only: store the list of its training outputs. The list is then a term of the
+            objective, word_list, whose weight is tuned.
     """
 
     hidden_size: int = 256
@@ -58,25 +59,25 @@ class TrainingConfig:
     """How every model is trained.
 
     Args:
-        batch_size: Most sequences in a batch.
-        batch_symbols: Most symbols in a batch, both sides and padding included; no such limit where not set.
+        batch_size: The most sequences in a batch.
+        batch_symbols: The most symbols in a batch, both sides and padding included; if not set, there is no such limit.
         accumulate: Batches whose gradients are added up before each update.
-        max_updates: Most updates; 20,000 if neither this nor max_epochs is set. Patience usually ends a training
-            before; one that ends here says so, and goes further when the command is repeated with a larger number.
-        max_epochs: Most passes over the training data.
-        learning_rate: Of Adam.
-        clip_norm: Gradients longer than this are shortened to it.
-        evaluate_every: Updates between evaluations on dev; if not set, an epoch, but at least 100 and at most 2,000.
-        patience: Stop after so many evaluations without a better dev perplexity.
-        decay: What the learning rate is multiplied by when dev perplexity has not improved.
+        max_updates: The most updates; 20,000 if neither this nor max_epochs is set. Patience usually ends a training
+            earlier. A training that stops here says so, and continues if the command is repeated with a larger number.
+        max_epochs: The most passes over the training data.
+        learning_rate: The learning rate of Adam.
+        clip_norm: The largest norm of a gradient; longer gradients are scaled down to it.
+        evaluate_every: Updates between evaluations on dev; if not set, one epoch, but at least 100 and at most 2,000.
+        patience: Stop after this number of evaluations without a better dev perplexity.
+        decay: The factor for the learning rate when dev perplexity has not improved.
         decay_patience: Evaluations without improvement before each decay.
-        checkpoint_every: Updates between checkpoints; there is one after each evaluation too. (In CUDA graphs: one a
-            minute.)
+        checkpoint_every: Updates between checkpoints; each evaluation writes one too. (With CUDA graphs there is one
+            checkpoint per minute.)
         log_every: Updates between records of the training loss.
-        precision: fp32; tf32 rounds the factors of the networks' products on a GPU; bf16 runs the networks in it.
-            Probabilities and the lattice stay in float32.
-        cuda_graphs: On one GPU, train models of one role and shape together, each update of all one CUDA graph: many
-            times faster for small models, whose time goes into launching. Not where accumulate is set.
+        precision: fp32; tf32 rounds the factors of matrix products on a GPU; bf16 runs the networks in bfloat16.
+            Probabilities and the lattice are always computed in float32.
+        cuda_graphs: On one GPU, train models of the same role and shape together, with one CUDA graph per update. Small
+            models spend most of their time launching kernels, so this is many times faster. Not with accumulate.
     """
 
     batch_size: int = 64
@@ -101,18 +102,18 @@ class RunConfig:
     """A training run.
 
     Args:
-        run_dir: Where everything goes; repeating the command there resumes what is unfinished.
+        run_dir: The directory of the run. Repeating the command resumes what is unfinished.
         models: Which models to train.
-        seed: Decides the initial weights, the order of the data, and dropout.
-        device: auto takes a GPU where there is one.
-        jobs: Processes that train models at the same time; chosen for the machine where not set.
+        seed: The seed of the initial weights, the order of the data, and dropout.
+        device: The device, such as cpu, cuda or cuda:1; auto takes a GPU if there is one.
+        jobs: Processes that train models at the same time; if not set, as many as fit.
         tensorboard: Write TensorBoard events beside metrics.jsonl.
-        data: Which files hold what.
+        data: The files and their columns.
         direct: q(output | input).
         channel: p(input | output).
         lm: p(output).
-        seq2seq: The baseline without attention.
-        attention: The baseline with attention.
+        seq2seq: The sequence-to-sequence baseline without attention.
+        attention: The sequence-to-sequence baseline with attention.
         training: How every model is trained.
     """
 
@@ -135,18 +136,18 @@ class RunConfig:
         return config
 
     def limits(self, role: Role) -> Limits:
-        """Of the training of a model: its own, those of all, or the default."""
+        """The limits of a model: its own, those in training, or the default."""
         for config in (self.model(role), self.training):
             if config.max_updates or config.max_epochs:
                 return Limits(config.max_updates or math.inf, config.max_epochs or math.inf)
         return Limits(DEFAULT_UPDATES, math.inf)
 
     def check(self) -> None:
-        """Refuse impossible values and combinations, naming the key."""
+        """Refuse impossible values and combinations; the message names the key."""
         if not self.models:
-            raise BadInputError(f"models: names no model; choose from {', '.join(ROLES)}")
+            raise BadInputError(f"models: empty; choose from {', '.join(ROLES)}")
         if len(set(self.models)) != len(self.models):
-            raise BadInputError(f"models: names a model twice: {', '.join(self.models)}")
+            raise BadInputError(f"models: duplicate model in {', '.join(self.models)}")
         _at_least(1, self, "jobs")
         _at_least(0, self, "seed")
         for role in ROLES:
@@ -158,21 +159,21 @@ class RunConfig:
                 if getattr(model, key):
                     raise BadInputError(f"{role}.{key}: {reason}; set it to false")
             if not 0 <= model.dropout < 1:
-                raise BadInputError(f"{role}.dropout: must be at least 0 and below 1, but is {model.dropout}")
+                raise BadInputError(f"{role}.dropout: must be at least 0 and less than 1, but is {model.dropout}")
         whole = ("batch_size", "batch_symbols", "accumulate", "max_updates", "max_epochs", "evaluate_every", "patience")
         for key in (*whole, "decay_patience", "checkpoint_every", "log_every"):
             _at_least(1, self.training, key, "training")
         _check_rate(self.training, "training")
         if not 0 < self.training.decay <= 1:
-            raise BadInputError(f"training.decay: must be above 0 and at most 1, but is {self.training.decay}")
+            raise BadInputError(f"training.decay: must be greater than 0 and at most 1, but is {self.training.decay}")
         if self.training.clip_norm <= 0:
-            raise BadInputError(f"training.clip_norm: must be above 0, but is {self.training.clip_norm}")
+            raise BadInputError(f"training.clip_norm: must be greater than 0, but is {self.training.clip_norm}")
         for side in (self.data.input, self.data.output):
             name = "data.input" if side is self.data.input else "data.output"
             for key in ("min_count", "max_size", "max_length"):
                 _at_least(1, side, key, name)
             if side.sentencepiece is not None and side.units != "subwords":
-                raise BadInputError(f"{name}.sentencepiece: is for units: subwords, but units is {side.units}")
+                raise BadInputError(f"{name}.sentencepiece: is only for units: subwords, but units is {side.units}")
 
 
 def parse_config(file: Path, words: Sequence[str] = ()) -> RunConfig:
@@ -190,4 +191,4 @@ def _at_least(least: int, config: object, key: str, section: str = "") -> None:
 
 def _check_rate(config: ModelConfig | TrainingConfig, section: str) -> None:
     if config.learning_rate is not None and not config.learning_rate > 0:
-        raise BadInputError(f"{section}.learning_rate: must be above 0, but is {config.learning_rate}")
+        raise BadInputError(f"{section}.learning_rate: must be greater than 0, but is {config.learning_rate}")

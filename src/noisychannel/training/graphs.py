@@ -1,4 +1,4 @@
-"""CUDA graphs: work recorded once, on tensors that stay where they are, and launched at once as often as one likes."""
+"""CUDA graphs: work that is recorded once, on tensors at fixed addresses, and then launched as a whole."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import torch
 
 WARM_UP = 2
-"""Runs before the record, in which libraries choose their algorithms."""
+"""Runs before the recording, in which libraries choose their algorithms."""
 
 
 def capture(
     run: Callable[[], object], warm_up: Callable[[], object] | None = None, pool: Any = None
 ) -> torch.cuda.CUDAGraph:
-    """Record what ``run`` does on the present GPU; ``warm_up`` is run before it in its stead, where given.
+    """Record what ``run`` does on the current GPU. ``warm_up``, or ``run`` if not given, is called before.
 
-    Graphs that are replayed one after the other, and whose results are not looked at after the next, can share a
-    ``pool`` of memory. The random numbers drawn here are given back.
+    Graphs that are replayed one after the other, and whose results are not needed after the next one, can share a
+    ``pool`` of memory. The state of the random number generator is restored.
     """
     drawn = torch.cuda.get_rng_state()
     aside = torch.cuda.Stream()

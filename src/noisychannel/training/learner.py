@@ -1,7 +1,7 @@
-"""One model being trained: its data, weights and optimiser, where it stands, and what it says and writes about it.
+"""One model in training: its data, weights, optimiser and state, its events, metrics and checkpoints.
 
-A learner is told how its training goes and keeps the record: ``loop`` trains one (on any number of processes),
-``together`` many at once.
+A learner does not train by itself: ``loop`` trains one (in one process or several), ``together`` many at once. They
+tell the learner the losses.
 """
 
 from __future__ import annotations
@@ -31,24 +31,23 @@ from noisychannel.training.world import World
 
 SECONDS_BETWEEN_NEWS = 0.2
 FEWEST_UPDATES, MOST_UPDATES = 100, 2000
-"""Between two looks at dev, unless the configuration says how many: an epoch, if that is neither shorter nor longer.
-With a hundred pairs an epoch is five updates, and patience counted in such epochs would end a training that has hardly
-begun."""
+"""Between two evaluations, unless the configuration sets evaluate_every: one epoch, but within these bounds. With a
+hundred pairs an epoch is five updates, and patience counted in such epochs would end the training much too early."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One model to train; its data has been prepared in the run directory."""
+    """One model to train. Its data has been prepared in the run directory."""
 
     config: RunConfig
     role: Role
     run_dir: Path
     label: str
-    """How to call it: the role, with the group where there are groups."""
+    """Its name in messages: the role, after the group if there are groups."""
 
 
 class Learner:
-    """The model of a job, at the point where its training stands."""
+    """The model of a job, and the state of its training."""
 
     def __init__(self, job: Job, world: World, listen: Listener) -> None:
         config, role = job.config, job.role
@@ -70,7 +69,7 @@ class Learner:
             reads_features=DataSource(config.data).lm_reads_features,
         )
         self.model = description.build().to(world.device)
-        # On a GPU the rate is a tensor, so that a CUDA graph of the optimiser's step sees it change.
+        # On a GPU the learning rate is a tensor, so that a CUDA graph of the optimiser step reads its current value.
         on_gpu = world.device.type == "cuda"
         rate = own.learning_rate or config.training.learning_rate
         self.optimiser = torch.optim.Adam(
@@ -96,7 +95,7 @@ class Learner:
 
     @property
     def done(self) -> bool:
-        """Whether training ends: a limit is reached, or dev has not improved for too long."""
+        """Whether the training ends: a limit is reached, or patience has run out."""
         return self.state.at_limit(self.limits) or self._out_of_patience
 
     @property
@@ -105,7 +104,7 @@ class Learner:
 
     @property
     def updates(self) -> list[list[Rows]]:
-        """The updates of the present epoch, each a list of batches."""
+        """The updates of the current epoch, each a list of batches."""
         epoch = self.state.epoch
         if self._epoch is None or self._epoch[0] != epoch:
             order = np.random.default_rng([self.job.config.seed, epoch])
@@ -118,11 +117,11 @@ class Learner:
         return plan_batches(self.dev_corpus, self.batch_size, self.training.batch_symbols, order=None)
 
     def symbols(self, update: list[Rows]) -> int:
-        """Of the outputs, EOS included."""
+        """The number of output symbols of an update, EOS included."""
         return sum(int(self.train_corpus.outputs.lengths_of(rows).sum()) for rows in update)
 
     def update_seeds(self, updates: int) -> list[int]:
-        """Of the random numbers of each of the next updates: from the run's seed, the role and the step alone."""
+        """The seeds of the next updates. They depend on the seed of the run, the role, the step and the rank only."""
         seed, role, step = self.job.config.seed, self.job.role, self.state.step
         return [derive_seed(seed, role, step + k, self.world.rank) for k in range(updates)]
 
@@ -132,7 +131,7 @@ class Learner:
         self.listen(Started(self.job.label, self.state.step, total, parameters))
 
     def count(self, symbols: int) -> None:
-        """An update with so many symbols has been made."""
+        """Count an update with so many symbols."""
         self.state.position += 1
         self.state.step += 1
         self.state.interval_symbols += symbols
@@ -145,12 +144,12 @@ class Learner:
 
     @property
     def record_due(self) -> bool:
-        """Whether the training loss is to be written down after this update."""
+        """Whether to record the training loss after this update."""
         return self.state.step % self.training.log_every == 0
 
     @property
     def evaluate_every(self) -> int | None:
-        """The number of updates between two looks at dev; None if there is one at the end of each epoch."""
+        """The number of updates between two evaluations on dev; None if there is one at the end of each epoch."""
         if self.training.evaluate_every is not None:
             return self.training.evaluate_every
         every = min(max(len(self.updates), FEWEST_UPDATES), MOST_UPDATES)
@@ -158,25 +157,25 @@ class Learner:
 
     @property
     def evaluation_due(self) -> bool:
-        """Whether dev is to be looked at after this update."""
+        """Whether to evaluate on dev after this update."""
         if (every := self.evaluate_every) is not None:
             return self.state.step % every == 0
         return self.state.position == len(self.updates)
 
     def turn(self) -> None:
-        """Go on to the next epoch, if this one is over."""
+        """Start the next epoch if this one is over."""
         if self.state.position == len(self.updates) and not self.done:
             self.state.epoch, self.state.position = self.state.epoch + 1, 0
 
     def record(self, interval_loss: float) -> None:
-        """Write down the mean loss since the last record, given the sum of -log p."""
+        """Record the mean loss since the last record, given the sum of -log p."""
         state = self.state
         if state.interval_symbols:
             self.last_loss = interval_loss / state.interval_symbols
         if not math.isfinite(self.last_loss):
             raise NoisyChannelError(
                 f"{self.job.label}: the loss became {self.last_loss} before step {state.step}; "
-                "lower the learning rate (learning_rate) and start anew (--overwrite)"
+                "lower the learning rate (learning_rate) and start over (--overwrite)"
             )
         if self.metrics:
             values = {"epoch": state.epoch, "loss": self.last_loss, "perplexity": _perplexity(self.last_loss)}
@@ -184,7 +183,7 @@ class Learner:
         state.interval_symbols = 0
 
     def judge(self, dev_loss: float) -> bool:
-        """Take note of -log p per symbol of dev, and lower the rate when it is due; whether it was the best so far."""
+        """Record -log p per symbol of dev, and lower the learning rate if it is due. Returns whether it is the best."""
         state, training = self.state, self.training
         state.evaluated_step = state.step
         best = dev_loss < state.best_loss
@@ -204,7 +203,7 @@ class Learner:
         return best
 
     def save_model(self, tensors: Mapping[str, Tensor]) -> None:
-        """Keep these weights as the best so far."""
+        """Store these weights as the best so far."""
         if self.world.leads:
             metadata = {"step": str(self.state.best_step), "dev_loss": repr(self.state.best_loss)}
             save_tensors(self.files.model_file(self.job.role), tensors, metadata)
@@ -215,10 +214,10 @@ class Learner:
             self.state.save(self.files.state_file(self.job.role), self.model, self.optimiser)
 
     def finish(self, interval_loss: float) -> Finished:
-        """The best model is in the run. What it takes to train further is kept if a limit ended the training."""
+        """End the training; the best model is in the run. The state is kept if a limit ended it."""
         if not math.isfinite(_perplexity(self.state.best_loss)):
             raise NoisyChannelError(
-                f"{self.job.label}: dev perplexity was never finite; lower the learning rate, start anew (--overwrite)"
+                f"{self.job.label}: dev perplexity was never finite; lower the learning rate, start over (--overwrite)"
             )
         listed = None
         at_limit = not self._out_of_patience
@@ -241,7 +240,7 @@ class Learner:
         return finished
 
     def _command_further(self) -> str:
-        """With twice the limit that ended the training."""
+        """The command that continues the training with twice the limit that ended it."""
         key, value = "max_updates", 2 * self.state.step
         if self.state.epoch >= self.limits.epochs:
             key, value = "max_epochs", 2 * self.state.epoch

@@ -1,7 +1,7 @@
-"""The state of an unfinished training: saved so that a killed training goes on as if nothing had happened.
+"""The state of an unfinished training. A training that was killed resumes from it with exactly the same result.
 
-Random numbers are not part of it. Every update seeds them anew from (seed, role, step, rank), and every epoch's
-order from (seed, epoch), so where a training stands is a few numbers, the weights, and Adam's moments.
+Random numbers are not part of it: every update seeds them from (seed, role, step, rank), and the order of every epoch
+comes from (seed, epoch). So the state is a few numbers, the weights, and the moments of Adam.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from noisychannel.training.config import Limits
 
 @dataclass
 class TrainingState:
-    """Where a training stands; all that changes from update to update besides the tensors."""
+    """The numbers that change from update to update."""
 
     learning_rate: float
     data: str
-    """Fingerprint of the training corpus."""
+    """The fingerprint of the training corpus."""
     epoch: int = 0
     position: int = 0
     """Updates done in this epoch."""
     step: int = 0
-    """Updates done in all."""
+    """Updates done in total."""
     best_loss: float = math.inf
     best_step: int = 0
     since_best: int = 0
-    """Evaluations since the best."""
+    """Evaluations since the best one."""
     evaluated_step: int = 0
-    """When dev was last looked at."""
+    """The step of the last evaluation on dev."""
     interval_loss: float = 0.0
     """Summed -log p since the last training record."""
     interval_symbols: int = 0
 
     def at_limit(self, limits: Limits) -> bool:
-        """Whether a training with these limits goes no further than this."""
+        """Whether a training with these limits ends here."""
         return self.step >= limits.updates or self.epoch >= limits.epochs
 
     def save(self, file: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
@@ -55,12 +55,12 @@ class TrainingState:
 
     @staticmethod
     def load(file: Path, model: nn.Module, optimiser: torch.optim.Optimizer, data: str) -> TrainingState:
-        """Put model and optimiser back to where they were; refused if the data has changed since."""
+        """Restore model and optimiser. An error if the data has changed since."""
         tensors, metadata = load_tensors(file)
         state = TrainingState(**_record(file, metadata))
         if state.data != data:
             raise NoisyChannelError(
-                f"{file}: the training data has changed since it was written; restore it, or start anew (--overwrite)"
+                f"{file}: the training data has changed since; restore it, or start over (--overwrite)"
             )
         model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")})
         moments: dict[int, dict[str, Any]] = {}
@@ -73,7 +73,7 @@ class TrainingState:
 
     @staticmethod
     def read(file: Path) -> TrainingState:
-        """How far a training has come, without its tensors."""
+        """The numbers only, without the tensors."""
         return TrainingState(**_record(file, load_metadata(file)))
 
 
@@ -81,10 +81,10 @@ def _record(file: Path, metadata: dict[str, str]) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads(metadata["state"])
     except (KeyError, ValueError) as error:
-        raise NoisyChannelError(f"{file}: damaged; remove {file.parent} and repeat the command") from error
+        raise NoisyChannelError(f"{file}: damaged; remove {file.parent} and train again") from error
     return record
 
 
 def derive_seed(*parts: object) -> int:
-    """A seed that depends on all of ``parts``, alike on every machine."""
+    """A seed that depends on all of ``parts``, the same on every machine."""
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:7])

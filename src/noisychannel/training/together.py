@@ -1,14 +1,14 @@
-"""Many models of one shape trained together on one device, every update of all of them one CUDA graph.
+"""Many models of one shape trained together on one device, with one CUDA graph per update of all of them.
 
-Small models on a GPU wait for the host, which launches a few hundred kernels an update; a graph launches them all at
-once, and ``models.stacked`` lets each of them work for all models. The data is on the GPU as well: what an update needs
-from the host is the numbers of its rows, which are sent for many updates at a time. Nothing waits for the GPU but
-records of the loss and looks at dev.
+Small models on a GPU wait for the host, which launches a few hundred kernels per update. A graph launches them all at
+once, and with ``models.stacked`` each kernel works for all models. The data is on the GPU too: an update needs only its
+row numbers from the host, which are sent for many updates at a time. Only records of the loss and evaluations wait for
+the GPU.
 
-A graph's tensors have fixed sizes, so batches are filled up to round sizes: positions with PAD, rows with an empty
-sequence that counts for nothing, and there is a graph for each size. Every model keeps its own optimiser, record, rate
-and stopping; when half of them are done, the others go on without them. Dropout is drawn for each model from
-(seed, role, step), as it is for a model trained alone, so which models are trained together makes no difference.
+The tensors of a graph have fixed sizes, so batches are padded to round sizes: positions with PAD, rows with an empty
+sequence that does not count. There is one graph per size. Every model has its own optimiser, metrics, learning rate and
+early stopping. When half of the models are done, the others are stacked again without them. Dropout is drawn for each
+model from (seed, role, step), so it does not matter which models are trained together.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ SECONDS_BETWEEN_CHECKPOINTS = 60.0
 def train_together(
     learners: Sequence[Learner], stopped: Callable[[], bool] = lambda: False
 ) -> tuple[list[Finished], list[NoisyChannelError]]:
-    """Train every model to its end; what became of them, and the errors of those that failed.
+    """Train every model to its end. Returns the finished ones, and the errors of those that failed.
 
-    ``stopped`` is asked after every update; when it says yes, all save themselves and end as if by ctrl-C.
+    ``stopped`` is called after every update. If it returns true, all save their state and end like after ctrl-C.
     """
     return _Together(learners, stopped).run()
 
 
 class _Size(NamedTuple):
-    """Of an update's batch: rows of each model, and positions; no input positions for language models."""
+    """The size of a batch: rows per model, and positions. Language models have no input positions."""
 
     B: int
     I: int
@@ -66,7 +66,7 @@ class _Together:
         self.train_data = _Data([learner.train_corpus for learner in learners], self.device)
         self.dev_data = _Data([learner.dev_corpus for learner in learners], self.device)
         self.interval = {learner: learner.state.interval_loss for learner in learners}
-        """-log p of the training data since the last record."""
+        """-log p of the training data since the last record, per model."""
         self.best: dict[Learner, dict[str, Tensor]] = {}
         """The best weights that have not been written yet."""
         self.last_checkpoint = time.monotonic()
@@ -94,7 +94,7 @@ class _Together:
         return self.finished, self.errors
 
     def _round(self) -> Iterator[None]:
-        """Updates of all active models until one of them has something to say or to look at."""
+        """Updates of all active models until one of them has to record, to evaluate or to start an epoch."""
         if 2 * len(self.active) <= len(self.stacked.learners):
             self.stacked = _Stacked(self.active)
         updates = min(_until_event(learner) for learner in self.active)
@@ -111,7 +111,7 @@ class _Together:
             yield
 
     def _arrange(self, data: _Data, planned: dict[Learner, list[Rows]]) -> tuple[list[_Size], list[Tensor]]:
-        """The batches of the stack, from those of its models; a model without one has rows that count for nothing."""
+        """The batches of the stack from those of its models. A model without a batch gets rows that do not count."""
         members = self.stacked.learners
         sizes, flat = [], []
         for k in range(max(map(len, planned.values()))):
@@ -131,18 +131,18 @@ class _Together:
         return sizes, list(self._send(np.concatenate(flat)).split([len(rows) for rows in flat]))
 
     def _send(self, numbers: npt.NDArray[np.int64]) -> Tensor:
-        """To the device, without waiting for it."""
+        """Copy to the device without waiting for it."""
         sent = torch.from_numpy(np.ascontiguousarray(numbers))
         return sent.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else sent
 
     def _collect(self) -> None:
-        """Fetch what the updates since the last time have lost."""
+        """Read the summed losses of the updates since the last call."""
         lost = self.stacked.take_lost()
         for learner in self.active:
             self.interval[learner] += lost[self.stacked.learners.index(learner)]
 
     def _end_of_round(self) -> None:
-        """Records, looks at dev, new epochs, and the end of those that are done."""
+        """Records, evaluations, new epochs, and the end of the models that are done."""
         for learner in list(self.active):
             if learner.record_due:
                 self._record(learner)
@@ -164,7 +164,7 @@ class _Together:
                 self.interval[learner] = 0.0
 
     def _evaluate(self, learners: Sequence[Learner]) -> None:
-        """Look at dev with those of the models that have not done so since their last update."""
+        """Evaluate those models on dev that have been updated since their last evaluation."""
         learners = [learner for learner in learners if learner.state.evaluated_step < learner.state.step]
         for learner in learners:
             self._record(learner)
@@ -181,7 +181,7 @@ class _Together:
                 self.best[learner] = {name: x.clone() for name, x in learner.model.state_dict().items()}
 
     def _checkpoint(self) -> None:
-        """Write where every model stands."""
+        """Write the state of every model."""
         for learner in self.active:
             self._write_best(learner)
             learner.save_state(self.interval[learner])
@@ -193,7 +193,7 @@ class _Together:
 
     @contextmanager
     def _excused(self, learner: Learner) -> Iterator[None]:
-        """A model that fails leaves; the others go on."""
+        """A model that fails is removed; the others continue."""
         try:
             yield
         except NoisyChannelError as error:
@@ -202,7 +202,7 @@ class _Together:
 
 
 class _Stacked:
-    """The models as one, and its updates."""
+    """The models as one stack, and its updates."""
 
     def __init__(self, learners: Sequence[Learner]) -> None:
         training = learners[0].training
@@ -213,18 +213,18 @@ class _Stacked:
         share_weights(self.model, [learner.model for learner in learners])
         self.gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         self.lost_N = torch.zeros(len(learners), dtype=torch.float64, device=self.device)
-        """-log p summed over what was read since it was last taken."""
+        """-log p, summed since ``take_lost`` was last called."""
         self._graphs: dict[tuple[bool, _Size], tuple[torch.cuda.CUDAGraph, Tensor]] = {}
-        # Graphs are replayed one after the other, and nothing of one is looked at after the next: one memory will do.
+        # Graphs are replayed one after the other, and their results are not needed later: they can share memory.
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
 
     def update(self, data: _Data, size: _Size, rows_R: Tensor, seeds_N: Tensor) -> None:
-        """A step of every model's optimiser on its batch, with dropout from its seed."""
+        """One optimiser step of every model on its batch, with dropout from its seed."""
         self.masks.seeds_N.copy_(seeds_N)
         self._run(True, data, size, rows_R)
 
     def evaluate(self, data: _Data, size: _Size, rows_R: Tensor) -> None:
-        """Count what the models lose on a batch each."""
+        """Add up the losses of the models on one batch each."""
         self._run(False, data, size, rows_R)
 
     def take_lost(self) -> list[float]:
@@ -247,7 +247,7 @@ class _Stacked:
         counts_R = rows_R != data.nothing
         self.masks.begin()
         with torch.set_grad_enabled(learn):
-            # A cache of rounded weights would outlive the graph that made it.
+            # A cache of rounded weights would outlive the graph that computed it.
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=False):
                 log_prob_R: Tensor = self.model(*arguments)
             lost_N = -torch.where(counts_R, log_prob_R, 0.0).view(-1, size.B).sum(1)
@@ -262,7 +262,7 @@ class _Stacked:
                 learner.optimiser.step()
 
     def _capture(self, learn: bool, data: _Data, size: _Size, rows_R: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """A graph that reads its rows from a tensor of its own; warming up changes nothing."""
+        """A graph that reads its rows from its own tensor; the warm-up changes nothing."""
         place_R = rows_R.clone()
         work = partial(self._work, learn, data, size, place_R)
         with torch.cuda.device(self.device):
@@ -270,7 +270,7 @@ class _Stacked:
 
 
 class _Data:
-    """The corpora of all models on the device; rows are counted through, and the last one is nothing but EOS."""
+    """The corpora of all models on the device, with consecutive row numbers; the last row is only EOS."""
 
     def __init__(self, corpora: Sequence[Corpus], device: torch.device) -> None:
         self.first = np.cumsum([0, *(corpus.size for corpus in corpora)])[:-1]
@@ -279,12 +279,12 @@ class _Data:
         self.sides = [_Side(side, device) for side in (inputs, [corpus.outputs for corpus in corpora]) if side]
 
     def longest(self, rows: Rows) -> tuple[int, int]:
-        """Round numbers of input and output positions that hold these rows."""
+        """Rounded numbers of input and output positions that fit these rows."""
         *inputs, outputs = (_rounded(int(side.lengths[rows].max())) for side in self.sides)
         return (inputs[0] if inputs else 0), outputs
 
     def batch(self, size: _Size, rows_R: Tensor) -> tuple[Tensor, ...]:
-        """What the model takes: ids and lengths of each side."""
+        """The arguments of the model: ids and lengths of each side."""
         widths = (size.I, size.J)[-len(self.sides) :]
         return tuple(x for side, width in zip(self.sides, widths, strict=True) for x in side.take(rows_R, width))
 
@@ -306,7 +306,7 @@ class _Side:
 
 
 def _until_event(learner: Learner) -> int:
-    """Updates until a model has something to say, or its epoch is over."""
+    """Updates until a model has to record or to evaluate, or its epoch is over."""
     state, training = learner.state, learner.training
     left = [len(learner.updates) - state.position, training.log_every - state.step % training.log_every]
     if (every := learner.evaluate_every) is not None:
@@ -315,13 +315,13 @@ def _until_event(learner: Learner) -> int:
 
 
 def _rounded(n: int) -> int:
-    """The next of few sizes, at most a quarter larger: multiples of 4 to 32, then of 8 to 64, and so on."""
+    """The next of a few sizes, at most a quarter larger: multiples of 4 up to 32, then of 8 up to 64, and so on."""
     step = max(4, 1 << max(0, n.bit_length() - 3))
     return -(-n // step) * step
 
 
 def _clip(gradients: Sequence[Tensor], most: float) -> None:
-    """Shorten each model's gradient to ``most``, as ``torch.nn.utils.clip_grad_norm_`` does a single one's."""
+    """Scale the gradient of each model down to ``most``, as ``torch.nn.utils.clip_grad_norm_`` does for one model."""
     norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
     scale_N = (most / (torch.linalg.vector_norm(torch.stack(norms), dim=0) + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
@@ -329,7 +329,7 @@ def _clip(gradients: Sequence[Tensor], most: float) -> None:
 
 
 def _start(optimiser: torch.optim.Optimizer) -> None:
-    """Give a fresh optimiser its moments, which a graph must find there: a step with gradients of zero, forgotten."""
+    """Allocate the moments of a new optimiser, which a graph needs: one step with zero gradients, then reset."""
     if optimiser.state:
         return
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]

@@ -1,4 +1,4 @@
-"""The processes of one training, as torchrun or accelerate launch start them; usually just one."""
+"""The processes of one training, as started by torchrun or accelerate launch; usually one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from noisychannel.errors import NoisyChannelError
 
 
 class World(NamedTuple):
-    """Who we are among the processes that train one model together."""
+    """This process among those that train one model together."""
 
     rank: int
     size: int
@@ -21,7 +21,7 @@ class World(NamedTuple):
 
     @staticmethod
     def join(device: str = "auto") -> World:
-        """Meet the other processes, if the environment names any, and choose this one's device."""
+        """Join the other processes, if the environment names any, and choose the device of this one."""
         size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
         chosen = choose_device(device)
         if size > 1:
@@ -44,12 +44,12 @@ class World(NamedTuple):
         return value
 
     def wait(self) -> None:
-        """Until every process has come here."""
+        """Wait until every process is here."""
         if self.size > 1:
             try:
                 distributed.barrier()
             except RuntimeError as error:
-                raise NoisyChannelError(f"process {self.rank}: another process failed; its message says why") from error
+                raise NoisyChannelError(f"process {self.rank}: another process failed; see its message") from error
 
     def leave(self) -> None:
         if self.size > 1:

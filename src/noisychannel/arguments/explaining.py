@@ -1,0 +1,80 @@
+"""``--help``, from the types, defaults and docstrings of dataclasses."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+PLAIN_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+PLACEHOLDERS = {int: "N", float: "X", str: "TEXT"}
+LONGEST_LINE = 100
+"""Characters of a line of ``--help``, unless the terminal is narrower."""
+
+
+def describe_keys(cls: type) -> str:
+    """The keys of a dataclass for ``--help``: options, what they do, and their defaults."""
+    width = min(LONGEST_LINE, shutil.get_terminal_size((LONGEST_LINE, 24)).columns)
+    return "\n".join(_describe(cls(), "", width))
+
+
+def expected(kind: Any) -> str:
+    """A type in plain words, such as ``a whole number`` or ``one of viterbi, marginal``."""
+    inside = get_args(kind)
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, inside))}"
+    if get_origin(kind) is list:
+        one = expected(inside[0])
+        return one.replace("one of", "one or more of", 1) if get_origin(inside[0]) is Literal else f"a list ({one})"
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join("null" if one is type(None) else expected(one) for one in inside)
+    return PLAIN_NAMES.get(kind, str(kind))
+
+
+def _describe(defaults: Any, prefix: str, width: int) -> Iterator[str]:
+    """The keys of a dataclass, then its sections, each under a line that says what it is about."""
+    kinds, about = get_type_hints(type(defaults)), _descriptions(type(defaults))
+    sections = {name: getattr(defaults, name) for name, kind in kinds.items() if is_dataclass(kind)}
+    for name, kind in kinds.items():
+        if name not in sections:
+            value = getattr(defaults, name)
+            yield f"  --{prefix}{name}{' true|false' if value is True else _placeholder(kind)}"
+            text = about.get(name, "") + _default(value)
+            yield from textwrap.wrap(text, width, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    for name, section in sections.items():
+        yield f"\n{prefix}{name}: {about.get(name, '')}"
+        yield from _describe(section, f"{prefix}{name}.", width)
+
+
+def _descriptions(cls: type) -> dict[str, str]:
+    """What each field does, from the docstrings of a dataclass and of those that it extends."""
+    from docstring_parser import parse
+
+    documented = [base for base in reversed(cls.__mro__) if is_dataclass(base)]
+    params = [param for base in documented for param in parse(base.__doc__ or "").params]
+    return {param.arg_name: " ".join((param.description or "").split()) for param in params}
+
+
+def _placeholder(kind: Any) -> str:
+    """What stands after an option for its value; nothing if it needs none."""
+    inside = [one for one in get_args(kind) if one is not type(None)]
+    if kind is bool:
+        return ""
+    if get_origin(kind) is Literal:
+        return f" {'|'.join(map(str, inside))}"
+    if get_origin(kind) is list:
+        return f" [{_placeholder(inside[0]).strip()},…]"
+    if get_origin(kind) in (Union, UnionType):
+        return _placeholder(inside[0])
+    return f" {PLACEHOLDERS.get(kind, 'VALUE')}"
+
+
+def _default(value: Any) -> str:
+    """The default of a key; nothing if it is unset or off."""
+    if value is None or value is False or value in ("", []):
+        return ""
+    shown = "true" if value is True else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f" (default: {shown})"

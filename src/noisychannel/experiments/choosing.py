@@ -1,0 +1,123 @@
+"""Choosing among the outputs of several searches by more than one search knows: other seeds, or other weights."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from noisychannel.decode.objective import Weights
+from noisychannel.evaluation.metrics import Metric
+from noisychannel.experiments.decoding import (
+    DIGITS,
+    DecodingTask,
+    NBestEntry,
+    NBestLists,
+    PartLists,
+    decode_items,
+    features_of,
+    load,
+)
+from noisychannel.noisy_channel import Output
+from noisychannel.runs import RunDirectory
+from noisychannel.systems import System
+from noisychannel.tuning import CandidatePool, optimise
+
+N_BEST = 10
+"""Outputs of each search that can be chosen."""
+
+
+class Choice(NamedTuple):
+    """What was chosen, and by which weights."""
+
+    lists: PartLists
+    weights: Weights
+    dev_score: float | None = None
+    """On the dev lists, if the weights were tuned on them."""
+
+
+def ensemble(members: Sequence[DecodingTask]) -> Choice:
+    """Of the outputs of any member, such as one for each seed, those with the best sum of all members' objectives."""
+    began = time.perf_counter()
+    parts = [_ensemble_part(members, part) for part in range(len(members[0].items))]
+    return Choice(PartLists(parts, time.perf_counter() - began), members[0].weights)
+
+
+def _ensemble_part(members: Sequence[DecodingTask], part: int) -> NBestLists:
+    items = members[0].items[part]
+    texts, features = [item.input for item in items], features_of(members[0].models[part], items)
+    loaded = [load(task.models[part], task.weights, task.settings, task.device) for task in members]
+    lists = [decode_items(model, texts, features, N_BEST, members[0].batch_size) for model in loaded]
+    sums: list[dict[str, float]] = [
+        {output.text: 0.0 for of_member in of_item for output in of_member} for of_item in zip(*lists, strict=True)
+    ]
+    for model in loaded:
+        ranked = model.rerank_batch(texts, [list(totals) for totals in sums], features, align=False)
+        for totals, outputs in zip(sums, ranked, strict=True):
+            for output in outputs:
+                totals[output.text] += output.hypothesis.score
+    return [
+        [
+            NBestEntry(text, {"objective": round(totals[text] / len(members), DIGITS)})
+            for text in sorted(totals, key=lambda text: -totals[text])[:N_BEST]
+        ]
+        for totals in sums
+    ]
+
+
+@dataclass(frozen=True)
+class PoolTask:
+    """Search under each of several weights, and choose among all outputs.
+
+    A beam cannot follow every objective: with a large weight of the channel, outputs that score well have beginnings
+    that do not. The weights that choose are tuned on the lists of the dev items, and need not steer a search.
+    """
+
+    system: System
+    metric: Metric
+    tried: tuple[Weights, ...]
+    """The weights to search under; tuning starts at the first."""
+    dev: DecodingTask
+    test: DecodingTask
+
+    def choose(self) -> Choice:
+        references = [item.references for items in self.dev.items for item in items]
+        codecs = [RunDirectory(models.roles[0][1]).codecs()[1] for models in self.dev.models]
+        texts = [codec.decode for codec, items in zip(codecs, self.dev.items, strict=True) for _ in items]
+        pool = CandidatePool(self.metric, references, texts)
+        for n, outputs in enumerate(outputs for part in self._union(self.dev) for outputs in part):
+            pool.add(n, [output.hypothesis for output in outputs])
+        tuned = optimise(pool.under(self.system), self.system, [self.tried[0]], seed=1)
+        began = time.perf_counter()
+        parts = [
+            [[NBestEntry.of(output) for output in ranked(outputs, tuned.weights)[:N_BEST]] for outputs in part]
+            for part in self._union(self.test)
+        ]
+        return Choice(PartLists(parts, time.perf_counter() - began), tuned.weights, tuned.score)
+
+    def _union(self, task: DecodingTask) -> list[list[list[Output]]]:
+        """For each part and item, the complete outputs that any of the searches found."""
+        union: list[list[dict[tuple[int, ...], Output]]] = [[{} for _ in items] for items in task.items]
+        for weights in self.tried:
+            parts, _ = replace(task, weights=weights, n_best=N_BEST).decode_outputs()
+            for known_part, part in zip(union, parts, strict=True):
+                for known, best in zip(known_part, part, strict=True):
+                    for output in complete(best):
+                        known.setdefault(output.hypothesis.tokens, output)
+        return [[list(known.values()) for known in part] for part in union]
+
+
+def complete(best: Sequence[Output]) -> list[Output]:
+    """The complete outputs; the best output if none is complete."""
+    return [output for output in best if output.hypothesis.complete] or list(best[:1])
+
+
+def ranked(outputs: Sequence[Output], weights: Weights) -> list[Output]:
+    """Best first by equation (3) under other weights; a term that was not computed counts as zero."""
+
+    def objective(output: Output) -> float:
+        terms = output.hypothesis.terms()
+        return sum(weight * (terms.get(name) or 0.0) for name, weight in weights.by_name().items())
+
+    return sorted(outputs, key=objective, reverse=True)

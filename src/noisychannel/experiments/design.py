@@ -1,0 +1,86 @@
+"""The design of an experiment: what is fixed before any data is read.
+
+A design is enough to merge results and to draw tables and plots; an ``Experiment`` adds the data, and measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from noisychannel.evaluation.metrics import Metric, make_metric
+from noisychannel.experiments.rows import SystemRow
+from noisychannel.text import TextConfig
+
+Average = Literal["parts", "items", "separate"]
+"""The mean of the parts' scores; one score over the items of all parts; or each part reported by itself."""
+Figures = Mapping[str, str]
+"""Published figures by metric, as they are printed."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Scores against the amount of training data, a line for each system."""
+
+    name: str
+    """The file is EXPERIMENT-NAME.svg."""
+    amount: Literal["pairs", "unpaired"]
+    label: str
+    """Of the horizontal axis."""
+    lines: Mapping[str, str]
+    """Label to the name of a row with all data; rows with less have it as their base."""
+    setting: str = ""
+    """The setting whose rows are drawn; a row that it does not have is taken from another."""
+    scale: Literal["log", "symlog"] = "log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """The rows of an experiment in blocks, how they are scored, and what they are compared with."""
+
+    name: str
+    about: str
+    """One line for ``noisychannel reproduce --help``."""
+    blocks: Mapping[str, tuple[SystemRow, ...]]
+    """Rows that are trained, tuned, decoded and stored together, in the order of the table."""
+    quick_blocks: tuple[str, ...] = ()
+    """What ``--quick`` runs unless told otherwise; all blocks if empty."""
+    metrics: tuple[str, ...] = ("accuracy",)
+    """By name, see ``evaluation.metrics``; weights are tuned on the first."""
+    tokenize: str | None = None
+    """The tokenizer of bleu; sacrebleu's default if None."""
+    text: TextConfig = field(default_factory=TextConfig)
+    """How outputs and references are normalised, for the metrics' signatures."""
+    average: Average = "items"
+    part_noun: str = "part"
+    """What a part is called in tables, such as ``type``."""
+    unit_noun: str = "input"
+    """What the units of resampling are called, such as ``lemma``."""
+    baselines: Mapping[str, str] = field(default_factory=dict)
+    """Rows that the others are compared with: column title to the row's name. A row with fewer pairs is compared with
+    the baseline of as few."""
+    published: Mapping[str, Figures] = field(default_factory=dict)
+    """The paper's own figures, by the label of the row (``setting: name``)."""
+    cited: Mapping[str, Figures] = field(default_factory=dict)
+    """Figures of other systems, which become rows of their own."""
+    examples: tuple[str, str] | None = None
+    """The labels of two rows: items on which they differ are shown."""
+    plots: tuple[Plot, ...] = ()
+
+    def __post_init__(self) -> None:
+        labels = [row.label for rows in self.blocks.values() for row in rows]
+        if twice := {label for label in labels if labels.count(label) > 1}:
+            raise ValueError(f"{self.name}: two rows are called {min(twice)!r}")
+        for row in self.rows:
+            if row.weights_of and (row.setting, row.weights_of) not in {other.key for other in self.rows}:
+                raise ValueError(f"{self.name}: {row.label} uses the weights of {row.weights_of!r}, which is no row")
+
+    @property
+    def rows(self) -> list[SystemRow]:
+        return [row for rows in self.blocks.values() for row in rows]
+
+    def make_metrics(self) -> dict[str, Metric]:
+        """The metrics by name, in their order."""
+        tokenize = {"bleu": self.tokenize}
+        return {name: make_metric(name, tokenize.get(name), self.text) for name in self.metrics}

@@ -1,0 +1,157 @@
+"""An experiment: a design with its data, its runs, and a place to work in.
+
+    work/data/…       files of pairs and unpaired outputs, as ``noisychannel train`` reads them
+    work/runs/…       one run directory for each name that ``run_name`` gives
+    work/measured/…   tuned weights and decoded outputs, so that nothing is measured twice
+
+A subclass says which run has the model of a row, and how that run is trained; everything else is generic. Finished
+work is never repeated: an interrupted experiment continues when the command is repeated.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.evaluation.baselines import BASELINES, Answer
+from noisychannel.experiments.design import Design
+from noisychannel.experiments.items import Part
+from noisychannel.experiments.rows import SystemRow
+from noisychannel.experiments.settings import MeasuringSettings, Setup
+from noisychannel.experiments.training import train_groups
+from noisychannel.runs import RunDirectory
+from noisychannel.systems import PROPOSERS
+from noisychannel.training.config import RunConfig
+from noisychannel.weights import TermSource
+
+TrainingPair = tuple[str, str, tuple[str, ...]]
+"""Input, output and features."""
+
+
+@dataclass(frozen=True)
+class ModelSet:
+    """The run directories of the models that decode one part together."""
+
+    roles: tuple[tuple[str, Path], ...]
+    """The proposing model first; its run has the vocabularies."""
+    terms: tuple[tuple[str, TermSource], ...]
+    reads_features: bool
+
+    def files(self) -> list[Path]:
+        """The files that decide what the models do."""
+        files = [RunDirectory(path).model_file(role) for role, path in self.roles]
+        for _, source in self.terms:
+            run = RunDirectory(source.run)
+            files.append(run.word_list_file if source.kind == "word_list" else run.model_file("lm"))
+        return files
+
+
+class Experiment(ABC):
+    """One experiment."""
+
+    def __init__(
+        self,
+        design: Design,
+        parts: Iterable[Part],
+        setup: Setup,
+        settings: MeasuringSettings,
+        tuning_parts: Sequence[str] | None = None,
+    ) -> None:
+        """``tuning_parts``: the parts whose dev items tune the weights; all that have dev items if None."""
+        self.design, self.setup, self.settings = design, setup, settings
+        self.parts = tuple(parts)
+        by_name = {part.name: part for part in self.parts}
+        names = [part.name for part in self.parts if part.dev] if tuning_parts is None else tuning_parts
+        self.tuning_parts = tuple(by_name[name] for name in names)
+
+    # --- what a subclass says
+
+    @abstractmethod
+    def run_name(self, row: SystemRow, role: str, seed: int) -> str:
+        """The run that has the model of a role (or further term) of a row, for a seed."""
+
+    @abstractmethod
+    def configs(self, runs: Collection[str]) -> list[list[RunConfig]]:
+        """How to train these runs: groups of configurations. The models of a group are trained together."""
+
+    def run(self, name: str, part: Part) -> RunDirectory:
+        """The run directory of a run for a part; override it if runs have groups for the parts."""
+        del part
+        return RunDirectory(self.runs / name)
+
+    def reads_features(self, run: str) -> bool:
+        """Whether the models of a run were trained with the items' features."""
+        del run
+        return True
+
+    def training_pairs(self, part: Part, pairs: int | None) -> Iterable[TrainingPair]:
+        """The training pairs of a part, for baselines; ``pairs`` of them."""
+        raise NotImplementedError(f"{self.design.name} has a baseline, but no training_pairs")
+
+    def baseline(self, row: SystemRow, part: Part) -> Answer:
+        """The baseline of a row, made from the training pairs."""
+        return BASELINES[row.baseline](self.training_pairs(part, row.pairs))
+
+    def prepare(self, block: str) -> None:
+        """Anything that must be done before the runs of a block are known, such as a choice on dev."""
+        del block
+
+    def rows(self, block: str) -> list[SystemRow]:
+        """The rows of a block; override it if some do not apply to the data."""
+        return list(self.design.blocks[block])
+
+    def data_record(self) -> dict[str, Any]:
+        """For the results: sizes of the data. Plots need ``pairs`` by part, and ``unpaired`` by setting and part."""
+        return {"test": {part.name: len(part.test) for part in self.parts}}
+
+    # --- what follows
+
+    @property
+    def runs(self) -> Path:
+        return self.setup.work / "runs"
+
+    def seeds(self, row: SystemRow) -> tuple[int, ...]:
+        return self.settings.seeds[: row.seeds]
+
+    def search(self, row: SystemRow) -> SearchSettings:
+        return replace(self.settings.search, **row.search)
+
+    def run_names(self, row: SystemRow, seeds: Iterable[int]) -> dict[str, list[str]]:
+        """For each run that a row needs, the roles of its models."""
+        runs: dict[str, list[str]] = {}
+        for seed in seeds:
+            for name in row.used_models():
+                role = "lm" if name in row.terms else name
+                roles = runs.setdefault(self.run_name(row, name, seed), [])
+                if role not in roles:
+                    roles.append(role)
+        return runs
+
+    def models(self, row: SystemRow, seed: int, part: Part) -> ModelSet:
+        """Where the models of a row are."""
+        used = {name: self.run_name(row, name, seed) for name in row.used_models()}
+        roles = [(role, self.run(run, part).path) for role, run in used.items() if role not in row.terms]
+        terms = [(name, TermSource(kind, self.run(used[name], part).path)) for name, kind in row.terms.items()]
+        proposer = next(run for role, run in used.items() if role in PROPOSERS)
+        return ModelSet(tuple(roles), tuple(terms), self.reads_features(proposer))
+
+    def train(self, runs: Collection[str]) -> None:
+        """Train these runs; those that are finished are left as they are."""
+        train_groups(self.configs(runs), self.setup)
+
+    def settings_record(self) -> dict[str, Any]:
+        """For the results: how the experiment was done."""
+        return asdict(self.settings)
+
+    @property
+    def tuning_record(self) -> str:
+        """For the results: what the weights were tuned on."""
+        several = len(self.parts) > 1
+        number = "all" if len(self.tuning_parts) == len(self.parts) else len(self.tuning_parts)
+        noun = f"{self.design.part_noun}{'' if number == 1 else 's'}"
+        of_parts, shared = (f" of {number} {noun} together", f"{self.design.part_noun}s and ") if several else ("", "")
+        return f"on the dev items{of_parts}, with the models of the first seed, and shared by all {shared}seeds"

@@ -1,0 +1,82 @@
+"""The data of an experiment: held-out items in named parts, and samples of training data.
+
+A part is a test set with its own dev set, such as one inflection type or one domain. Parts may have models of their own
+or share them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from noisychannel.errors import BadInputError
+
+T = TypeVar("T")
+
+HeldOutName = Literal["dev", "test"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One input with the outputs that are right."""
+
+    input: str
+    references: tuple[str, ...]
+    """As the models write text: in lower case if they were trained on lower case."""
+    features: tuple[str, ...] = ()
+    unit: str = ""
+    """Items of one unit, such as all forms of a lemma, are resampled together. If empty, the input is the unit."""
+
+    @property
+    def resampling_unit(self) -> str:
+        return self.unit or self.input
+
+    def record(self) -> dict[str, Any]:
+        """For JSON; what is empty is left out."""
+        record = {"input": self.input, "features": self.features, "references": self.references, "unit": self.unit}
+        return {key: value for key, value in record.items() if value}
+
+    @staticmethod
+    def from_record(record: dict[str, Any]) -> Item:
+        features = tuple(record.get("features", ()))
+        return Item(record.get("input", ""), tuple(record["references"]), features, record.get("unit", ""))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A test set and its dev set. A part without dev items takes no share in tuning."""
+
+    name: str
+    dev: tuple[Item, ...]
+    test: tuple[Item, ...]
+
+    def held_out(self, name: HeldOutName) -> tuple[Item, ...]:
+        return self.dev if name == "dev" else self.test
+
+
+def sample(rows: Sequence[T], n: int | None, seed: int) -> list[T]:
+    """``n`` rows drawn with ``seed``, for learning curves; all rows in their order if ``n`` is None.
+
+    A smaller sample is the beginning of a larger one. Lists of the same length are sampled at the same places: if all
+    types have the same lemmas in the same order, so have their samples.
+    """
+    if n is None:
+        return list(rows)
+    if not 0 < n <= len(rows):
+        raise BadInputError(f"cannot sample {n} of {len(rows)} rows; ask for 1 to {len(rows)}")
+    places = list(range(len(rows)))
+    random.Random(seed).shuffle(places)
+    return [rows[place] for place in places[:n]]
+
+
+def at_most(rows: Sequence[T], n: int | None, seed: int) -> list[T]:
+    """``sample``, or all rows in their order if there are no more than ``n``."""
+    return list(rows) if n is None or n >= len(rows) else sample(rows, n, seed)
+
+
+def fingerprint(*content: object) -> str:
+    """A short hash of anything with a stable ``repr``."""
+    return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,55 @@
+"""The experiments by name: ``noisychannel reproduce`` finds them here.
+
+A new experiment adds one line to ``EXPERIMENTS``: its design, and a function from a ``Setup`` (and whether to be quick)
+to the experiment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from noisychannel.errors import BadInputError, did_you_mean
+from noisychannel.experiments.design import Design
+from noisychannel.experiments.experiment import Experiment
+from noisychannel.experiments.inflection import sigmorphon, wiktionary
+from noisychannel.experiments.settings import Setup
+
+
+class Entry(NamedTuple):
+    """What the name of an experiment stands for."""
+
+    design: Design
+    make: Callable[[Setup, bool], Experiment]
+    """From where to work, and whether to be quick."""
+
+
+_ENTRIES = (
+    Entry(wiktionary.DESIGNS["noun"], partial(wiktionary.make_wiktionary, "noun")),
+    Entry(wiktionary.DESIGNS["verb"], partial(wiktionary.make_wiktionary, "verb")),
+    Entry(sigmorphon.DESIGNS[2017], partial(sigmorphon.make_sigmorphon, 2017)),
+    Entry(sigmorphon.DESIGNS[2023], partial(sigmorphon.make_sigmorphon, 2023)),
+)
+EXPERIMENTS: dict[str, Entry] = {entry.design.name: entry for entry in _ENTRIES}
+SEVERAL = {"inflection-sigmorphon": ("inflection-sigmorphon2017", "inflection-sigmorphon2023")}
+"""Names that stand for several experiments, one after the other."""
+
+
+def find_experiments(name: str) -> list[Entry]:
+    """The experiments of a name."""
+    if not name:
+        raise BadInputError(f"name an experiment: {', '.join([*EXPERIMENTS, *SEVERAL])}")
+    names = SEVERAL.get(name, (name,))
+    for each in names:
+        if each not in EXPERIMENTS:
+            raise BadInputError(f"unknown experiment {each!r}{did_you_mean(each, [*EXPERIMENTS, *SEVERAL])}")
+    return [EXPERIMENTS[each] for each in names]
+
+
+def describe_experiments() -> str:
+    """The names, what they are, and their blocks; for ``--help``."""
+    lines = []
+    for name, entry in EXPERIMENTS.items():
+        lines += [f"  {name}", f"      {entry.design.about}", f"      blocks: {', '.join(entry.design.blocks)}"]
+    return "\n".join([*lines, *(f"  {name}\n      {' and '.join(names)}" for name, names in SEVERAL.items())])

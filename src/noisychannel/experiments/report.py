@@ -1,0 +1,135 @@
+"""Results as Markdown: the table, what it was made with, and examples. A function of the results JSON alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from noisychannel.decode.objective import TERMS
+
+HEADINGS = {"lm": "LM"}
+"""Names of terms that tables write differently."""
+
+
+def markdown(results: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of the report."""
+    yield from _head(results)
+    views = list(results["parts"]) if results["average"] == "separate" else [None]
+    for part in views:
+        yield ""
+        if part is not None:
+            yield f"**{part}** ({results['parts'][part]} items)"
+            yield ""
+        yield from _table(results, part)
+    yield ""
+    yield (
+        f"Intervals and p-values: bootstrap over {results['nouns']['unit']}s, all items of one drawn together; with "
+        "several seeds, of all their outputs together. Rows with fewer pairs are compared with baselines of as few."
+    )
+    yield from _not_measured(results)
+    yield ""
+    yield from _blocks(results)
+    yield from _examples(results)
+
+
+def _head(results: Mapping[str, Any]) -> Iterator[str]:
+    noun, items = results["nouns"]["part"], sum(results["parts"].values())
+    over = {
+        "parts": f"mean over {len(results['parts'])} {noun}s ({items} items)",
+        "items": f"over {items} items",
+        "separate": f"for each {noun}",
+    }[results["average"]]
+    metrics = "; ".join(f"{name} {signature}" for name, signature in results["metrics"].items())
+    yield (
+        f"{results['experiment']}: test {', '.join(results['metrics'])}, {over}, ± the standard deviation over seeds. "
+        f"Weights tuned {results['tuned']}. Metrics: {metrics}."
+    )
+
+
+def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
+    metrics, rows = list(results["metrics"]), results["rows"]
+    first = metrics[0]
+    baselines = list(rows[0]["scores"][first]["p"])
+    settings = any(row["setting"] for row in rows)
+    published = [metric for metric in metrics if any(metric in row["published"] for row in rows)]
+    extra = list(dict.fromkeys(name for row in rows for name in row.get("weights", {}) if name not in TERMS))
+    titles = [*(["setting"] if settings else []), "system", *metrics, "95 % interval"]
+    titles += [*(f"p against {title}" for title in baselines), "dev"]
+    titles += [f"paper's {metric}" if len(metrics) > 1 else "paper" for metric in published]
+    weights = "weights: " + ", ".join(HEADINGS.get(name, name) for name in (*TERMS, *extra))
+    texts = len(titles) - len(metrics) - 1 - len(baselines) - 1 - len(published)
+    yield _line([*titles, weights])
+    yield _line(["---"] * texts + ["---:"] * (len(titles) - texts) + ["---"])
+    for row in rows:
+        scores = {metric: _of_part(row["scores"][metric], part) for metric in metrics}
+        yield _line(
+            [
+                *([row["setting"]] if settings else []),
+                row["name"],
+                *(_with_spread(scores[metric]) for metric in metrics),
+                f"{scores[first]['interval'][0]:.1f} to {scores[first]['interval'][1]:.1f}",
+                *("" if p is None else f"{p:.4f}" for p in scores[first]["p"].values()),
+                f"{row['dev']['score']:.2f}" if "dev" in row else "",
+                *(row["published"].get(metric, "") for metric in published),
+                _weights(row.get("weights", {})),
+            ]
+        )
+    for name, figures in results["cited"].items():
+        cells = [*(["cited"] if settings else []), name if settings else f"cited: {name}"]
+        cells += [figures.get(metric, "") for metric in metrics]
+        yield _line(cells + [""] * (len(titles) + 1 - len(cells)))
+
+
+def _of_part(scores: Mapping[str, Any], part: str | None) -> Mapping[str, Any]:
+    own: Mapping[str, Any] = scores if part is None else scores["parts"][part]
+    return own
+
+
+def _with_spread(scores: Mapping[str, Any]) -> str:
+    spread = "" if scores["deviation"] is None else f" ± {scores['deviation']:.2f}"
+    return f"{scores['score']:.2f}{spread}"
+
+
+def _weights(weights: Mapping[str, float]) -> str:
+    """The four of equation (3) in their order, then further ones by name."""
+    first = [f"{weights[name]:.3g}" for name in TERMS if name in weights]
+    return ", ".join(first + [f"{name} {value:.3g}" for name, value in weights.items() if name not in TERMS])
+
+
+def _not_measured(results: Mapping[str, Any]) -> Iterator[str]:
+    for block, labels in results["not measured"].items():
+        yield ""
+        yield (
+            f"Not measured, of the block {block} (`noisychannel reproduce {results['experiment']} --blocks {block}`): "
+            f"{'; '.join(labels)}."
+        )
+
+
+def _blocks(results: Mapping[str, Any]) -> Iterator[str]:
+    yield "| block | rows | models ended by their limit | noisychannel | commit | torch | date | device | seconds |"
+    yield "| --- | ---: | ---: | --- | --- | --- | --- | --- | --- |"
+    for name, block in results["blocks"].items():
+        rows = sum(row["block"] == name for row in results["rows"])
+        seconds = ", ".join(f"{what} {value:.0f}" for what, value in block["seconds"].items())
+        seconds = f"{seconds} ({block['note']})".lstrip() if "note" in block else seconds
+        versions = (block["noisychannel"], str(block["commit"]), block["torch"], block["date"][:10], block["device"])
+        ended = block["ended by their limit"]
+        yield _line([name, str(rows), "not recorded" if ended is None else str(len(ended)), *versions, seconds])
+    yield ""
+    yield "Seconds are of the last command; what was finished before it was not repeated."
+
+
+def _examples(results: Mapping[str, Any]) -> Iterator[str]:
+    noun = results["nouns"]["part"]
+    for kind, items in results["examples"].items():
+        if items:
+            yield ""
+            yield f"Where the second system {kind} (first seed, evenly spread):"
+            yield ""
+            yield _line([noun, "input", "reference", *results["example systems"]])
+            yield _line(["---"] * 5)
+            yield from map(_line, items)
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,47 @@
+"""One experiment from its name to its results: run blocks, merge all blocks there are, write JSON and Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from noisychannel.atomic import write_text
+from noisychannel.errors import BadInputError
+from noisychannel.experiments.blocks import read_blocks
+from noisychannel.experiments.plots import write_plots
+from noisychannel.experiments.registry import Entry
+from noisychannel.experiments.report import markdown
+from noisychannel.experiments.results import merge
+from noisychannel.experiments.running import run_blocks
+from noisychannel.experiments.settings import Setup
+
+
+def measure_blocks(entry: Entry, setup: Setup, results: Path, blocks: Sequence[str] = (), quick: bool = False) -> None:
+    """Run blocks and write their files into ``results``: those named, else the quick ones if quick, else all."""
+    design = entry.design
+    chosen = blocks or (design.quick_blocks if quick else ()) or tuple(design.blocks)
+    for name in chosen:
+        if name not in design.blocks:
+            raise BadInputError(f"{design.name} has no block {name!r}; its blocks are {', '.join(design.blocks)}")
+    run_blocks(entry.make(setup, quick), chosen, results, file_stem(entry, quick))
+
+
+def write_results(entry: Entry, results: Path, quick: bool = False, plots: Path | None = None) -> str:
+    """Merge the block files in ``results`` into EXPERIMENT.json and EXPERIMENT.md; the Markdown.
+
+    Nothing is measured, and no data is needed.
+    """
+    stem = file_stem(entry, quick)
+    merged = merge(entry.design, read_blocks(results, stem))
+    report = "\n".join(markdown(merged))
+    write_text(results / f"{stem}.json", json.dumps(merged, ensure_ascii=False, indent=1) + "\n")
+    write_text(results / f"{stem}.md", report + "\n")
+    if plots is not None and not write_plots(entry.design, merged, plots):
+        raise BadInputError(f"{entry.design.name}: the blocks in {results} have no learning curve to plot")
+    return report
+
+
+def file_stem(entry: Entry, quick: bool) -> str:
+    """The beginning of the names of result files."""
+    return entry.design.name + ("-quick" if quick else "")

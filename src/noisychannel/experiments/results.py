@@ -1,0 +1,134 @@
+"""Merging blocks into the results of an experiment, and what needs rows of several blocks: comparisons and examples.
+
+The results are a function of the block files and the design: intervals and p-values are computed from the outputs, and
+a score that does not follow from them is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from noisychannel.errors import BadInputError
+from noisychannel.experiments.blocks import FORMAT, Block
+from noisychannel.experiments.design import Design
+from noisychannel.experiments.scores import Outputs, Scorer, check_same_scores
+
+EXAMPLES = 12
+"""Of each kind."""
+FROM_BLOCK = ("noisychannel", "commit", "date")
+"""What each row says about its block."""
+
+
+class MergedRow(NamedTuple):
+    """A row with its outputs."""
+
+    record: dict[str, Any]
+    outputs: Outputs
+
+    @property
+    def label(self) -> str:
+        return row_label(self.record)
+
+
+def row_label(record: Mapping[str, Any]) -> str:
+    """``setting: name``, as ``SystemRow.label``."""
+    return f"{record['setting']}: {record['name']}" if record["setting"] else str(record["name"])
+
+
+def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
+    """The results of an experiment from its blocks. Of two rows of one setting and name the later one counts."""
+    if not blocks:
+        raise BadInputError(f"{design.name}: no block has been measured; run: noisychannel reproduce {design.name}")
+    order = list(design.blocks)
+    blocks = sorted(blocks, key=lambda block: order.index(block.name) if block.name in order else len(order))
+    for block in blocks[1:]:
+        if block.items != blocks[0].items:
+            raise BadInputError(
+                f"{design.name}: the blocks {blocks[0].name} and {block.name} have different test items; "
+                "measure one of them again, with the data of the other"
+            )
+    scorer = Scorer(design, blocks[0].parts())
+    rows = _merged_rows(blocks)
+    for row in rows:
+        check_same_scores(row.label, row.record["scores"], scorer.scores(row.outputs))
+    for row in rows:
+        _compare(design, scorer, row, rows)
+    return {
+        "format": FORMAT,
+        "experiment": design.name,
+        "metrics": {name: metric.signature for name, metric in scorer.metrics.items()},
+        "average": design.average,
+        "nouns": {"part": design.part_noun, "unit": design.unit_noun},
+        "parts": {name: len(items) for name, items in blocks[0].parts()},
+        "data": blocks[0].record["data"],
+        "tuned": blocks[0].record["tuned"],
+        "blocks": {block.name: {k: v for k, v in block.record.items() if k != "rows"} for block in blocks},
+        "rows": [row.record for row in rows],
+        "cited": {name: dict(figures) for name, figures in design.cited.items()},
+        "not measured": _not_measured(design, {row.label for row in rows}),
+        "example systems": list(design.examples or ()),
+        "examples": _examples(design, scorer, rows),
+    }
+
+
+def _merged_rows(blocks: Sequence[Block]) -> list[MergedRow]:
+    """In the order of the blocks; a row that is measured again stays in its place."""
+    rows: dict[str, MergedRow] = {}
+    for block in blocks:
+        about = {"block": block.name} | {key: block.record[key] for key in FROM_BLOCK}
+        for n, record in enumerate(block.rows):
+            row = MergedRow({**deepcopy(record), **about}, block.outputs(n))
+            before = rows.get(row.label)
+            if before is None or before.record["date"] < row.record["date"]:
+                rows[row.label] = row
+    return list(rows.values())
+
+
+def _compare(design: Design, scorer: Scorer, row: MergedRow, rows: Sequence[MergedRow]) -> None:
+    """Add the published figures, and for each metric and part that is reported, an interval and p-values."""
+    row.record["published"] = dict(design.published.get(row.label, {}))
+    baselines = {title: _baseline(name, row.record, rows) for title, name in design.baselines.items()}
+    for metric, scores in row.record["scores"].items():
+        for part in scorer.views():
+            own = scores if part is None else scores["parts"][part]
+            own["interval"] = scorer.interval(metric, row.outputs, part)
+            own["p"] = {
+                title: scorer.p_value(metric, row.outputs, other.outputs, part) if other and other is not row else None
+                for title, other in baselines.items()
+            }
+        if design.average == "separate":
+            first = scores["parts"][scorer.parts[0]]
+            scores |= {"interval": first["interval"], "p": first["p"]}
+
+
+def _baseline(name: str, record: Mapping[str, Any], rows: Sequence[MergedRow]) -> MergedRow | None:
+    """The row of that name with as many pairs; in the same setting if there is one."""
+    same = [row for row in rows if (row.record["base"], row.record["pairs"]) == (name, record["pairs"])]
+    same = [row for row in same if row.record["unpaired"] is None]
+    return min(same, key=lambda row: row.record["setting"] != record["setting"], default=None)
+
+
+def _not_measured(design: Design, measured: set[str]) -> dict[str, list[str]]:
+    """For each block, the labels of rows that no block file has."""
+    missing = {name: [row.label for row in rows if row.label not in measured] for name, rows in design.blocks.items()}
+    return {name: labels for name, labels in missing.items() if labels}
+
+
+def _examples(design: Design, scorer: Scorer, rows: Sequence[MergedRow]) -> dict[str, list[list[str]]]:
+    """Items on which two rows differ, with the models of the first seed, spread evenly over all such items."""
+    by_label = {row.label: row for row in rows}
+    if design.examples is None or not all(label in by_label for label in design.examples):
+        return {}
+    before, after = (next(iter(by_label[label].outputs.values())) for label in design.examples)
+    metric = design.metrics[0]
+    scores = [scorer.item_scores(metric, texts) for texts in (before, after)]
+    sign = 1 if scorer.metrics[metric].higher_is_better else -1
+    found: dict[str, list[list[str]]] = {"helps": [], "hurts": []}
+    for n, (item, one, other, old, new) in enumerate(zip(scorer.items, before, after, *scores, strict=True)):
+        if old != new:
+            kind = "helps" if sign * (new - old) > 0 else "hurts"
+            part = scorer.part_of(n) if len(scorer.parts) > 1 else ";".join(item.features)
+            found[kind].append([part, item.input, item.references[0], one, other])
+    return {kind: items[:: max(1, len(items) // EXAMPLES)][:EXAMPLES] for kind, items in found.items()}

@@ -1,0 +1,101 @@
+"""Running the blocks of an experiment: train, tune, decode, score, and write each block before the next begins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from noisychannel.devices import choose_device
+from noisychannel.experiments.blocks import FORMAT, Block
+from noisychannel.experiments.experiment import Experiment
+from noisychannel.experiments.measuring import RowResult, all_rows, measure, rows_to_tune
+from noisychannel.experiments.rows import SystemRow
+from noisychannel.experiments.training import ended_by_limit
+from noisychannel.provenance import provenance
+from noisychannel.runs import RunDirectory
+
+
+def run_blocks(experiment: Experiment, names: Sequence[str], directory: Path, stem: str) -> list[Block]:
+    """Run these blocks one after another, and write each to ``directory`` as soon as it is finished."""
+    choose_device(experiment.setup.device)  # refused now rather than after an hour
+    blocks = []
+    for name in names:
+        block = run_block(experiment, name)
+        block.write(directory, stem)
+        blocks.append(block)
+    return blocks
+
+
+def run_block(experiment: Experiment, name: str) -> Block:
+    """Train, tune, decode and score the rows of one block. What is finished already is not repeated."""
+    began = time.monotonic()
+    experiment.prepare(name)
+    rows = experiment.rows(name)
+    runs = needed_runs(experiment, rows)
+    experiment.train(list(runs))
+    trained = time.monotonic()
+    results = measure(experiment, rows)
+    seconds = {"training": trained - began, "tuning and decoding": time.monotonic() - trained}
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "experiment": experiment.design.name,
+        "block": name,
+        **provenance(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": device_name(experiment.setup.device),
+        "data": experiment.data_record(),
+        "settings": experiment.settings_record(),
+        "tuned": experiment.tuning_record,
+        "seconds": {key: round(value, 1) for key, value in seconds.items()},
+        "ended by their limit": [
+            model for run, roles in runs.items() for model in ended_by_limit(RunDirectory(experiment.runs / run), roles)
+        ],
+    }
+    record["metrics"] = {name: metric.signature for name, metric in experiment.design.make_metrics().items()}
+    record["rows"] = [row_record(experiment, result) for result in results]
+    items = {(part.name, n): item for part in experiment.parts for n, item in enumerate(part.test)}
+    n_best = [
+        {
+            seed: dict(zip(items, (best for lists in choice.lists.parts for best in lists), strict=True))
+            for seed, choice in result.choices.items()
+        }
+        for result in results
+    ]
+    return Block(record, items, n_best)
+
+
+def needed_runs(experiment: Experiment, rows: Sequence[SystemRow]) -> dict[str, list[str]]:
+    """For each run that must be trained to measure these rows: the roles of its models."""
+    tuned = rows_to_tune(rows, all_rows(experiment, rows)).values()
+    wanted = [(row, experiment.seeds(row)) for row in rows] + [(row, experiment.settings.seeds[:1]) for row in tuned]
+    runs: dict[str, list[str]] = {}
+    for row, seeds in wanted:
+        for run, roles in experiment.run_names(row, seeds).items():
+            runs[run] = list(dict.fromkeys([*runs.get(run, []), *roles]))
+    return runs
+
+
+def row_record(experiment: Experiment, result: RowResult) -> dict[str, Any]:
+    """What a block keeps of a row beside its outputs."""
+    row = result.row
+    record = row.record()
+    if row.system:
+        record |= {"search": experiment.search(row).record(), "weights": result.weights.by_name()}
+        record["models"] = {
+            name: experiment.run_name(row, name, experiment.settings.seeds[0]) for name in row.used_models()
+        }
+    if result.tuned is not None:
+        record["dev"] = {"metric": result.tuned.metric, "score": result.dev_score}
+        record["dev"]["decodings"] = len(result.tuned.history)
+    record["seconds"] = {str(seed): round(choice.lists.seconds, 2) for seed, choice in result.choices.items()}
+    return {**record, "scores": result.scores}
+
+
+def device_name(device: str) -> str:
+    chosen = choose_device(device)
+    return torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else chosen.type

@@ -1,0 +1,39 @@
+"""How an experiment is measured, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.training.run import Say
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringSettings:
+    """How rows are measured."""
+
+    seeds: tuple[int, ...] = (1, 2, 3)
+    search: SearchSettings = SearchSettings()  # noqa: RUF009 (frozen)
+    tuning: SearchSettings = SearchSettings()  # noqa: RUF009 (frozen)
+    """The search while weights are tuned."""
+    iterations: int = 5
+    """Of tuning."""
+    n_best: int = 10
+    """How many outputs of each test input are kept for the first seed; of other seeds only the best."""
+    decoding_batch: int = 256
+    """Inputs that are decoded together."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where an experiment works, and with which resources."""
+
+    data: Path
+    """The folder of the data."""
+    work: Path
+    device: str = "auto"
+    jobs: int | None = None
+    """Processes at a time; chosen for the machine if None."""
+    say: Say = print
+    """Called with each line for the user."""

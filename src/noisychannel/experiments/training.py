@@ -1,0 +1,87 @@
+"""Training the runs of an experiment: groups of runs wait for a place on the device.
+
+The models of one group are trained together, by one process on a GPU or by several on a CPU. On a GPU several groups
+are trained at the same time, but only as many as its memory holds.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import torch
+
+from noisychannel.devices import choose_device
+from noisychannel.errors import NoisyChannelError
+from noisychannel.experiments.settings import Setup
+from noisychannel.runs import RunDirectory
+from noisychannel.training.config import RunConfig
+from noisychannel.training.jobs import choose_processes
+from noisychannel.training.run import train_runs
+
+Group = Sequence[RunConfig]
+GROUP_GIB = 10
+"""GPU memory that is set aside for each group. A stack of 24 small models with their CUDA graphs needs 6 to 8 GiB."""
+
+
+def train_groups(groups: Sequence[Group], setup: Setup) -> None:
+    """Train every group that is not finished, several at a time if the device allows it."""
+    waiting = [group for group in groups if not all(map(is_finished, group))]
+    places = groups_at_once(len(waiting), choose_device(setup.device), setup.jobs)
+    if places <= 1:
+        for group in waiting:
+            setup.say(_train(group))
+        return
+    with ProcessPoolExecutor(places, multiprocessing.get_context("spawn")) as pool:
+        futures = [pool.submit(_train, group) for group in waiting]
+        try:
+            for future in as_completed(futures):
+                setup.say(future.result())
+        except BrokenProcessPool as error:
+            raise NoisyChannelError(
+                "a training process was killed, perhaps because memory ran out; repeat with a smaller --jobs"
+            ) from error
+        finally:
+            # After an error, groups that have not begun are not begun; those that run finish, and are kept.
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def groups_at_once(groups: int, device: torch.device, jobs: int | None) -> int:
+    """How many groups are trained at the same time. On a CPU one: its models already use every core."""
+    if device.type != "cuda":
+        return min(1, groups)
+    if jobs is not None:
+        return min(jobs, groups)
+    free_bytes, _ = torch.cuda.mem_get_info(device)
+    return min(choose_processes(groups, device), max(1, int(free_bytes / 2**30 / GROUP_GIB)), groups)
+
+
+def is_finished(config: RunConfig) -> bool:
+    """Whether every model of a run is trained."""
+    directory = RunDirectory(Path(config.run_dir))
+    if not (directory.path / "run.json").exists():
+        return False
+    runs = directory.groups()
+    listed = all(run.word_list_file.exists() for run in runs) or not config.lm.word_list
+    return listed and all(run.finished(role) for run in runs for role in config.models)
+
+
+def ended_by_limit(run: RunDirectory, roles: Sequence[str]) -> list[str]:
+    """The models of a run whose training a limit ended, so that more updates may make them better."""
+    ended = []
+    for group in run.groups():
+        name = str(group.path.relative_to(run.path.parent))
+        ended += [f"{name} {role}" for role in roles if group.stopped_file(role).exists()]
+    return ended
+
+
+def _train(group: Group) -> str:
+    """Train the runs of a group; a line for each model."""
+    return "\n".join(
+        f"{finished.label}: dev perplexity {finished.dev_perplexity:.4f} at step {finished.best_step} "
+        f"of {finished.step}{' (its limit)' if finished.at_limit else ''}, {finished.seconds:.0f} s"
+        for finished in train_runs(group, lambda event: None, lambda line: None)
+    )
