@@ -245,9 +245,9 @@ def test_no_inputs_no_outputs() -> None:
 @pytest.mark.parametrize(
     ("inputs", "options", "message"),
     [
-        ([[4, EOS], [4, 5]], {}, r"inputs\[1\] must end in EOS"),
-        ([[4, EOS, 4, EOS]], {}, r"inputs\[0\] must end in EOS \(id 2\) and hold no other"),
-        ([[4, EOS], []], {}, r"inputs\[1\] must end in EOS"),
+        ([[4, EOS], [4, 5]], {}, r"inputs\[1\] must end in its only EOS"),
+        ([[4, EOS, 4, EOS]], {}, r"inputs\[0\] must end in its only EOS \(id 2\)"),
+        ([[4, EOS], []], {}, r"inputs\[1\] must end in its only EOS"),
         ([[EOS]], {"n_best": 0}, "n_best must be at least 1, but is 0"),
     ],
 )

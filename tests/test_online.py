@@ -203,7 +203,7 @@ def test_each_prefix_goes_through_the_language_model_when_it_proposes_and_once(m
     decoder = online_decoder(**models.for_weights(ALL), weights=ALL, k1=6, k2=6, max_length=6)
     for symbol in [4, 6, 5, 3]:
         decoder.read(symbol)
-    assert run == sum(int(table.spoken.sum()) for table in decoder._tables)
+    assert run == sum(int(table.sources_run.sum()) for table in decoder._tables)
     assert run < 0.7 * said_by(decoder)
 
 

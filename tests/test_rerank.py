@@ -256,7 +256,7 @@ def test_a_beam_decoder_has_the_interface_of_the_other() -> None:
     for arguments, message in (({"n_best": 0}, "n_best"), ({"watch": print}, "no chart to watch")):
         with pytest.raises(ValueError, match=message):
             other.decode(INPUTS, **arguments)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"inputs\[0\] must end in EOS"):
+    with pytest.raises(ValueError, match=r"inputs\[0\] must end in its only EOS"):
         other.decode([[4]])
 
 

@@ -202,9 +202,9 @@ def test_only_attention_still_sees_the_input_after_the_start(attention: bool) ->
 @pytest.mark.parametrize(
     ("inputs", "outputs", "message"),
     [
-        ([[4, 5]], [[4, EOS]], r"inputs\[0\] must end in EOS"),
-        ([[4, EOS], [4, EOS]], [[4, EOS], [4, 4]], r"outputs\[1\] must end in EOS"),
-        ([[EOS, 4, EOS]], [[EOS]], r"inputs\[0\] must end in EOS \(id 2\) and hold no other"),
+        ([[4, 5]], [[4, EOS]], r"inputs\[0\] must end in its only EOS"),
+        ([[4, EOS], [4, EOS]], [[4, EOS], [4, 4]], r"outputs\[1\] must end in its only EOS"),
+        ([[EOS, 4, EOS]], [[EOS]], r"inputs\[0\] must end in its only EOS \(id 2\)"),
     ],
 )
 def test_a_sequence_without_its_eos_is_refused(inputs: list[list[int]], outputs: list[list[int]], message: str) -> None:

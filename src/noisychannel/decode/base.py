@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, Unpack
@@ -17,12 +18,13 @@ from noisychannel.decode.scorers import best_alignments, model_scorers
 from noisychannel.decode.sentences import check_inputs
 from noisychannel.decode.settings import SearchKeywords, SearchSettings
 from noisychannel.decode.terms import AnyScorer, FurtherTerm, Ids
+from noisychannel.decode.watch import Watch
 from noisychannel.ids import BOS, EOS, PAD, UNK
 from noisychannel.models.finite import non_finite_parameter
 from noisychannel.models.protocols import ChannelModel, SourceModel
 
 
-class BaseDecoder:
+class BaseDecoder(ABC):
     """Models, weights and settings; ``NoisyChannelDecoder`` and ``BeamDecoder`` add the search."""
 
     final: Mapping[str, AnyScorer[Ids]]
@@ -91,6 +93,17 @@ class BaseDecoder:
         """The symbols that may not be proposed."""
         return self._barred if self.settings.allow_unk else self._barred | {UNK}
 
+    @abstractmethod
+    def decode(
+        self,
+        inputs: Sequence[Ids],
+        n_best: int = 1,
+        contexts: Sequence[Ids] | None = None,
+        align: bool = True,
+        watch: Watch | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best outputs of each input (ids that end in EOS), decoded as one batch."""
+
     def rerank(
         self,
         inputs: Sequence[Ids],
@@ -111,23 +124,10 @@ class BaseDecoder:
     ) -> list[list[Hypothesis]]:
         """Given outputs of each input (ids without EOS), scored by the same objective, in the given order."""
         contexts = checked(inputs, contexts)
+        reranker = Reranker(self._scorers(), self.weights)
         scored = [
-            [
-                Hypothesis(
-                    tokens=tuple(ranked.output),
-                    score=ranked.score,
-                    direct=ranked.terms["direct"],
-                    channel=ranked.terms.get("channel"),
-                    lm=ranked.terms.get("lm"),
-                    length=len(ranked.output) + 1,
-                    alignment=None,
-                    channel_alignment=None,
-                    complete=True,
-                    extra={name: ranked.terms[name] for name in self.weights.extra if name in ranked.terms},
-                )
-                for ranked in of_input
-            ]
-            for of_input in Reranker(self._scorers(), self.weights).score(inputs, outputs, contexts)
+            [Hypothesis.of(y.output, y.score, y.terms, len(y.output) + 1, complete=True) for y in of_input]
+            for of_input in reranker.score(inputs, outputs, contexts)
         ]
         return self.aligned(inputs, contexts, scored) if align else scored
 

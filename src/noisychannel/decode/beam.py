@@ -199,18 +199,8 @@ def _as_hypotheses(beam: Beam, length_weight: float, complete: bool) -> list[lis
     columns = (beam.tokens, beam.log_prob, beam.length, beam.score(length_weight))
     return [
         [
-            Hypothesis(
-                # Without BOS, and without the EOS of a complete one.
-                tokens=tuple(tokens[1 : length if complete else length + 1]),
-                score=score,
-                direct=log_prob,
-                channel=None,
-                lm=None,
-                length=length,
-                alignment=None,
-                channel_alignment=None,
-                complete=complete,
-            )
+            # Without BOS, and without the EOS of a complete one.
+            Hypothesis.of(tokens[1 : length if complete else length + 1], score, {"direct": log_prob}, length, complete)
             for tokens, log_prob, length, score in zip(*rows, strict=True)
         ]
         for rows in zip(*(column.tolist() for column in columns), strict=True)

@@ -194,7 +194,7 @@ def _score(
         unread = {name: symbols[rows] for name, symbols in table.unread.items()}
         following = next_symbols(models.sources, table.source_states, table.source_parent[rows], unread)
     else:
-        following = {name: said.select(rows) for name, said in known.items()}
+        following = {name: source.select(rows) for name, source in known.items()}
     terms = {
         name: table.terms[name].gather(1, slot)
         + packing.spread(following[name].increments(model, family, distinct % V).double())
@@ -215,7 +215,7 @@ def _score(
         column=column,
         channel=channel,
         channel_state=channel_state,
-        source_states={name: said.state for name, said in following.items()},
+        source_states={name: source.state for name, source in following.items()},
         rows=rows,
         family=family,
         packing=packing,

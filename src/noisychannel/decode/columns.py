@@ -23,7 +23,7 @@ from noisychannel.semirings import Semiring
 def cumulative(x: Tensor, plus: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """x_1 ⊕ … ⊕ x_i for every i of the last dimension, in log2(I) sweeps over the whole tensor.
 
-    PyTorch's own scans take each short row by itself, which on a GPU is dozens of times slower.
+    PyTorch's own scans process each short row separately, which is dozens of times slower on a GPU.
     """
     reach = 1
     while reach < x.shape[-1]:
@@ -52,7 +52,7 @@ class Transitions(NamedTuple):
 
 
 class ChannelColumn(NamedTuple):
-    """What the channel remembers of a prefix of length j, over positions i of x."""
+    """The channel after a prefix of length j, over positions i of x."""
 
     onward: Tensor
     """log arrive(j, i)·shift(j, i): x_1..x_{i-1} were written, and the channel reads on: [..., I]."""
@@ -63,7 +63,7 @@ class ChannelColumn(NamedTuple):
 
     @staticmethod
     def empty(like: Tensor) -> ChannelColumn:
-        """Of the empty prefix: nothing has been read, so nothing can have been written."""
+        """For the empty prefix: nothing has been read, so nothing can have been written."""
         nothing = torch.full_like(like, -torch.inf, dtype=torch.float64)
         return ChannelColumn(nothing, nothing, torch.zeros_like(nothing[..., :1]))
 
@@ -74,7 +74,7 @@ def advance_channel(
     """The column of the prefix with one more symbol, and log leave(j, i), both over i.
 
     With g(i) = e(j, i)·p(x_i | j, i):    leave(j, i) = (onward(i) + leave(j, i-1))·g(i),    leave(j, 0) = start.
-    ``emit_logit`` and ``word_logp`` are those of the new symbol's position.
+    ``emit_logit`` and ``word_logp`` belong to the new symbol's position.
     """
     logit = emit_logit.double()
     log_g = F.logsigmoid(logit) + word_logp.double()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from noisychannel.decode.objective import TERMS
+
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
@@ -30,6 +32,13 @@ class Hypothesis:
     """False for the best partial output of a search in which no output reached EOS."""
     extra: Mapping[str, float] = field(default_factory=dict)
     """Further terms of the objective, by name."""
+
+    @staticmethod
+    def of(tokens: Sequence[int], score: float, terms: Mapping[str, float], length: int, complete: bool) -> Hypothesis:
+        """A hypothesis that is not aligned, from the terms that were computed; those without a field are ``extra``."""
+        extra = {name: term for name, term in terms.items() if name not in TERMS}
+        channel, lm = terms.get("channel"), terms.get("lm")
+        return Hypothesis(tuple(tokens), score, terms["direct"], channel, lm, length, None, None, complete, extra)
 
     def terms(self) -> dict[str, float | None]:
         """Every term by its name, in the order of the weights."""

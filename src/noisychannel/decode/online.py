@@ -197,19 +197,8 @@ class OnlineDecoder:
         length: int,
         complete: bool,
     ) -> Hypothesis:
-        values = {name: float(term[row]) for name, term in terms.items()}
-        return Hypothesis(
-            tokens=tokens,
-            score=float(score),
-            direct=float(direct),
-            channel=values.get("channel"),
-            lm=values.get("lm"),
-            length=length,
-            alignment=None,
-            channel_alignment=None,
-            complete=complete,
-            extra={name: values[name] for name in self._plan.weights.extra if name in values},
-        )
+        values = {"direct": float(direct), **{name: float(term[row]) for name, term in terms.items()}}
+        return Hypothesis.of(tokens, float(score), values, length, complete)
 
     def _progress(self) -> Progress:
         """Compare hypotheses of all lengths, drop those that have fallen behind, and see what the others share."""

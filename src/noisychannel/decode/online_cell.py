@@ -4,7 +4,7 @@ The batch search takes the steps of Algorithm 1 for all cells of a length at onc
 cell of a length:
 
     A1, A3   the direct model proposes K1 extensions of the prefixes that reach the cell          _proposals
-    A4       extensions that are new get their scores                                             _spoken, extended
+    A4       extensions that are new get their scores                                             _run_sources, extended
     A2, A5   K2 survive in the cell, and those of them that are new join the table                admitted, surviving
 
 Shapes: I positions read so far, P prefixes of a table, Q candidates, R survivors, V output symbols.
@@ -59,7 +59,7 @@ def fill_cell(
     ``proposable`` are the direct model's scores of the symbols that may be proposed in the column.
     """
     parent, symbol = _proposals(plan, proposable_11V, before)
-    before = _spoken(models, before, parent)
+    before = _run_sources(models, before, parent)
     place = _places(after, parent, symbol)
     known = place >= 0
     candidates: Prefixes = extended(models, plan, reading, before, parent[~known], symbol[~known])
@@ -98,9 +98,9 @@ def _proposals(plan: SearchPlan, proposable_11V: RankedScores, before: OnlineTab
     return rows[found.prefix[0, 0][proposed]], found.symbol[0, 0][proposed]
 
 
-def _spoken(models: OnlineModels, table: OnlineTable, rows: Tensor) -> OnlineTable:
+def _run_sources(models: OnlineModels, table: OnlineTable, rows: Tensor) -> OnlineTable:
     """The table after the source models have been run on the prefixes ``rows``, unless they have been before."""
-    rows = rows[~table.spoken[rows]].unique()
+    rows = rows[~table.sources_run[rows]].unique()
     if not models.sources or len(rows) == 0:
         return table
     sources = {}
@@ -110,7 +110,7 @@ def _spoken(models: OnlineModels, table: OnlineTable, rows: Tensor) -> OnlineTab
         if before.log_prob is not None and log_prob is not None:
             log_prob = before.log_prob.index_copy(0, rows, log_prob)
         sources[name] = NextSymbols(log_prob, before.state.put(rows, state))
-    return table._replace(spoken=table.spoken.index_fill(0, rows, True), sources=sources)
+    return table._replace(sources_run=table.sources_run.index_fill(0, rows, True), sources=sources)
 
 
 def _places(table: OnlineTable | None, parent_Q: Tensor, symbol_Q: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ class OnlineTable(NamedTuple):
     output: Side
     """The direct model after the prefix: [P,V], [P,G]."""
     direct_state: Any
-    spoken: Tensor
+    sources_run: Tensor
     """Whether the source models have been run; they are when a prefix first proposes: [P]."""
     sources: Mapping[str, NextSymbols]
     """The source models after the prefix or, if not yet run, before its last symbol (the distribution is then 0)."""
@@ -107,7 +107,7 @@ class OnlineTable(NamedTuple):
 
     @property
     def past(self) -> Tensor:
-        """log q(prefix, and nothing more up to x_i | x_1..x_i) at the newest i, where shift / e = exp(-logit): [P]."""
+        """log q(prefix, and nothing more up to x_i | x_1..x_i) at the newest i; shift / e = exp(-logit): [P]."""
         return (self.reach[:, -1:] - self.emit_logit)[:, 0]
 
 
@@ -215,15 +215,15 @@ def admitted(
         normaliser=normaliser,
         output=output,
         direct_state=direct_state,
-        spoken=torch.zeros_like(parent, dtype=torch.bool),
+        sources_run=torch.zeros_like(parent, dtype=torch.bool),
         sources={name: _not_yet_run(before.sources[name], parent) for name in models.sources},
     )
 
 
 def _not_yet_run(before: NextSymbols, parent: Tensor) -> NextSymbols:
     """A source model's row for new prefixes: the state of the parent, and no distribution yet."""
-    said = before.select(parent)
-    return said._replace(log_prob=None if said.log_prob is None else torch.zeros_like(said.log_prob))
+    log_prob, state = before.select(parent)
+    return NextSymbols(None if log_prob is None else torch.zeros_like(log_prob), state)
 
 
 def surviving(plan: SearchPlan, table: OnlineTable, rows: Tensor, objective_R: Tensor) -> OnlineTable:

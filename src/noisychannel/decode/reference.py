@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from noisychannel.decode.hypothesis import Hypothesis
-from noisychannel.decode.objective import Weights
+from noisychannel.decode.objective import TERMS, Weights
 from noisychannel.decode.scorers import scorer_of
 from noisychannel.decode.settings import SearchKeywords, SearchSettings
 from noisychannel.decode.terms import reads_contexts, scores_prefixes
@@ -218,23 +218,16 @@ class _Scores:
 
     def complete(self, prefix: Prefix, direct: float) -> Hypothesis:
         """A complete hypothesis with every term, also those that score whole outputs only."""
-        weights, terms = self.decoder.weights, self.source_terms(prefix)
-        if weights.channel:
+        decoder, terms = self.decoder, {"direct": direct}
+        if decoder.weights.channel:
             terms["channel"] = self.channel_leave(prefix)[-1][-1]
-        for name, scorer in self.decoder.final.items():
+        terms |= self.source_terms(prefix)
+        for name, scorer in decoder.final.items():
             pair = [self.x], [prefix[:-1]]
             (terms[name],) = scorer(*pair, None) if reads_contexts(scorer) else scorer(*pair)  # type: ignore[call-arg]
-        return Hypothesis(
-            tokens=prefix[:-1],
-            score=self._objective(direct, terms, len(prefix)),
-            direct=direct,
-            channel=terms.get("channel"),
-            lm=terms.get("lm"),
-            length=len(prefix),
-            alignment=None,
-            channel_alignment=None,
-            complete=True,
-            extra={name: terms[name] for name in weights.extra if name in terms},
+        terms = {name: terms[name] for name in (*TERMS, *decoder.weights.extra) if name in terms}
+        return Hypothesis.of(
+            prefix[:-1], self._objective(direct, terms, len(prefix)), terms, len(prefix), complete=True
         )
 
     def _objective(self, direct: float, terms: Mapping[str, float], length: int) -> float:

@@ -119,4 +119,4 @@ def check_inputs(inputs: Sequence[Sequence[int]]) -> None:
     """Refuse an input that does not end in its only EOS."""
     for n, ids in enumerate(inputs):
         if not ids or ids[-1] != EOS or EOS in ids[:-1]:
-            raise ValueError(f"inputs[{n}] must end in EOS (id {EOS}) and hold no other: {list(ids)}")
+            raise ValueError(f"inputs[{n}] must end in its only EOS (id {EOS}), but is {list(ids)}")

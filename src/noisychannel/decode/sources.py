@@ -58,9 +58,9 @@ class SourceStart(NamedTuple):
         score, state = torch.zeros(B, dtype=torch.float64, device=device), model.start(B)
         unread, rows = torch.full((B,), BOS, device=device), torch.arange(B, device=device)
         for symbol_B in context_BT.unbind(1) if model.reads_features else ():
-            said = NextSymbols(*model.step(unread, state))
-            score = score + said.increments(model, rows, symbol_B)
-            state, unread = said.state, symbol_B
+            after = NextSymbols(*model.step(unread, state))
+            score = score + after.increments(model, rows, symbol_B)
+            state, unread = after.state, symbol_B
         return SourceStart(score, state, unread)
 
 

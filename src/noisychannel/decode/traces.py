@@ -70,20 +70,7 @@ class Traces:
             for score, length, slot, *values in zip(*rows, strict=True):
                 if score == -math.inf:
                     continue
-                terms = dict(zip(names, values, strict=True))
-                best.append(
-                    Hypothesis(
-                        tokens=self.prefix(sentence, length - 1 if complete else length, slot),
-                        score=score,
-                        direct=terms["direct"],
-                        channel=terms.get("channel"),
-                        lm=terms.get("lm"),
-                        length=length,
-                        alignment=None,
-                        channel_alignment=None,
-                        complete=complete,
-                        extra={name: terms[name] for name in weights.extra if name in terms},
-                    )
-                )
+                tokens = self.prefix(sentence, length - 1 if complete else length, slot)
+                best.append(Hypothesis.of(tokens, score, dict(zip(names, values, strict=True)), length, complete))
             found.append(best)
         return found
