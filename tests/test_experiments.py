@@ -429,6 +429,15 @@ def test_scores_that_do_not_follow_from_the_outputs_are_refused(blocks: dict[str
         merge(DESIGN, read_blocks(tmp_path, "toy"))
 
 
+def test_metrics_can_be_added_and_removed_after_measuring(blocks: dict[str, Block], results: dict) -> None:
+    merged = merge(replace(DESIGN, metrics=("accuracy", "edit_distance")), [blocks["plain"]])
+    for row in merged["rows"]:
+        assert list(row["scores"]) == ["accuracy", "edit_distance"]
+        assert row["scores"]["accuracy"]["seeds"] == row_of(results, row["name"])["scores"]["accuracy"]["seeds"]
+        assert row["scores"]["edit_distance"]["interval"][0] >= 0
+    assert "| system | accuracy | edit_distance |" in "\n".join(markdown(merged))
+
+
 def test_damaged_blocks_are_one_line(blocks: dict[str, Block], tmp_path: Path) -> None:
     blocks["plain"].write(tmp_path, "toy")
     file = tmp_path / "toy.plain.json"

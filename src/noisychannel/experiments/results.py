@@ -52,7 +52,10 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
     scorer = Scorer(design, blocks[0].parts())
     rows = _merged_rows(blocks)
     for row in rows:
-        check_same_scores(row.label, row.record["scores"], scorer.scores(row.outputs))
+        computed, recorded = scorer.scores(row.outputs), row.record["scores"]
+        check_same_scores(row.label, recorded, computed)
+        # A metric that the design had not yet when the block was measured follows from the outputs, too.
+        row.record["scores"] = {metric: recorded.get(metric, scores) for metric, scores in computed.items()}
     for row in rows:
         _compare(design, scorer, row, rows)
     return {

@@ -111,9 +111,9 @@ class Scorer:
 
 def check_same_scores(label: str, recorded: Mapping[str, Any], computed: Mapping[str, Any]) -> None:
     """Refuse scores that do not follow from the outputs beside them."""
-    for metric, scores in recorded.items():
+    for metric in recorded.keys() & computed.keys():
         for key in ("score", "deviation"):
-            one, other = scores[key], computed[metric][key]
+            one, other = recorded[metric][key], computed[metric][key]
             if (one is None) != (other is None) or (one is not None and abs(one - other) > 1e-9 * max(1.0, abs(one))):
                 raise NoisyChannelError(
                     f"{label}: the {key} of {metric} is recorded as {one}, but its outputs give {other}; "

@@ -114,12 +114,15 @@ class Inflection(Experiment):
         return [row for row in super().rows(block) if row.pairs is None or row.pairs < most]
 
     def configs(self, runs: Collection[str]) -> list[list[RunConfig]]:
-        """Direct models and channels of several seeds, or of several amounts of pairs, are trained together."""
+        """Direct models and channels of several seeds, or of several amounts of pairs, are trained together.
+
+        Language models, which take longest, are first in the queue.
+        """
         groups: dict[str, list[RunConfig]] = {}
         for run in runs:
             together = f"bi {run.count('-')}" if run.startswith("bi-") else run
             groups.setdefault(together, []).append(self.config(run))
-        return list(groups.values())
+        return sorted(groups.values(), key=lambda group: "lm" not in group[0].models)
 
     def train(self, runs: Collection[str]) -> None:
         """The run with the vocabularies is prepared first; it is trained only if a row needs it."""

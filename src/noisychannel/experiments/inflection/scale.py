@@ -38,6 +38,8 @@ class Scale(MeasuringSettings):
     """A learning rate with which the language model becomes better, and earlier."""
     search: SearchSettings = SearchSettings(k1=60, k2=30, max_growth=8)  # noqa: RUF009 (frozen)
     tuning: SearchSettings = SearchSettings(k1=20, k2=10, max_growth=8)  # noqa: RUF009 (frozen)
+    n_best: int = 5
+    """Ten would make the files of verbs twice as large: 6 MB."""
     tuned_types: int | None = None
     """Weights are tuned on the dev items of so many types, drawn at random."""
     back_translated: tuple[int, ...] = (4_000, 16_000)
