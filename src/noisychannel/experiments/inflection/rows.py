@@ -1,4 +1,4 @@
-"""The rows of the inflection experiments: the paper's table, rows beyond it, and learning curves.
+"""The rows of the inflection experiments: the paper's table, further terms, rows beyond it, and learning curves.
 
 Runs are called ``bi`` and ``uni`` (direct models that read the input both ways or one way), ``joint`` (one model for
 all types), ``lm``, ``lm-better`` (with a better learning rate) and so on; see ``experiment``.
@@ -63,11 +63,21 @@ WORD_LIST = with_term(FULL_BETTER, f"{FULL_BETTER.name}, and the word list", "wo
 """In the paper's setting only: in the strict one the list does not have the answers, by construction."""
 
 
+def term_rows() -> tuple[SystemRow, ...]:
+    """The full system with one further term of the objective each."""
+    full = replace(FULL_BETTER, setting=STRICT, seeds=1)
+    return (
+        WORD_LIST,
+        with_term(full, f"{full.name}, density ratio", "density_ratio", "lm-0"),
+        with_term(full, f"{full.name}, and a second LM", "second_lm", "lm", term_kinds={"second_lm": "lm"}),
+    )
+
+
 def table_rows() -> tuple[SystemRow, ...]:
     """Every row in the paper's setting; in the strict setting, those with a language model whose direct model is bi."""
     with_lm = [row for row in FROM_THE_PAPER if "lm" in row.system.split("+") and "uni" not in row.models.values()]
     strict = [row for row in with_lm if not row.search]
-    return (*FROM_THE_PAPER, *BETTER_LM, WORD_LIST, *(replace(row, setting=STRICT) for row in (*strict, *BETTER_LM)))
+    return (*FROM_THE_PAPER, *BETTER_LM, *(replace(row, setting=STRICT) for row in (*strict, *BETTER_LM)))
 
 
 def further_rows() -> tuple[SystemRow, ...]:
@@ -80,7 +90,6 @@ def further_rows() -> tuple[SystemRow, ...]:
         replace(
             joint, name=f"{full.name}, one model of each kind for all types", models={**joint.models, "lm": "joint-lm"}
         ),
-        with_term(full, f"{full.name}, density ratio", "density_ratio", "lm-0"),
         replace(full, name=f"{full.name}, chosen from all searches", choose="pool", weights_of=full.name),
         replace(direct, name=f"{direct.name}, back-translation", models={"direct": "bt"}),
         replace(full, name=f"{full.name}, back-translation", models={**full.models, "direct": "bt"}),
@@ -99,11 +108,11 @@ def curve_rows(unpaired: Sequence[int], pairs: Sequence[int]) -> tuple[SystemRow
 
 
 def table_design(name: str, about: str) -> Design:
-    """An experiment with the table only, and one part."""
+    """An experiment with the table and the further terms only, and one part."""
     return Design(
         name=name,
         about=about,
-        blocks={"table": table_rows()},
+        blocks={"table": table_rows(), "terms": term_rows()},
         quick_blocks=("table",),
         unit_noun="lemma",
         baselines={DIRECT.name: DIRECT.name, "rules": RULES.name},
