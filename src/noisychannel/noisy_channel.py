@@ -126,7 +126,7 @@ class NoisyChannel:
         directory = RunDirectory.open(Path(run))
         input_codec, output_codec = directory.codecs()
         tuned = UNTUNED
-        if system is not None or weights is None or settings is None:
+        if system is not None or weights is None or settings is None or terms is None:
             tuned = read_system(directory, system)
         weights, settings = weights or tuned.weights, settings or tuned.settings
         if roles is None:

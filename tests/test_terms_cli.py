@@ -1,0 +1,220 @@
+"""Further terms of the objective and other proposing models through the commands: tuned, stored, printed, explained."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noisychannel import NoisyChannel, Weights
+from noisychannel.arguments import dump_config
+from noisychannel.cli.main import main
+from noisychannel.decode.beam import beam_search
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.runs import RunDirectory
+from noisychannel.training.config import RunConfig
+from noisychannel.weights import TermSource, read_system, read_systems
+from toys import double_vowels, toy_config, write_pairs
+
+FEW = ["--k1", "6", "--k2", "3", "--limit", "25", "--iterations", "1", "--device", "cpu"]
+
+
+def train(config: RunConfig, file: Path) -> Path:
+    file.write_text(dump_config(config))
+    assert main(["train", str(file)]) == 0
+    return Path(config.run_dir)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Vowel doubling with a word list and an attention model; a second language model with the same vocabularies."""
+    directory = tmp_path_factory.mktemp("terms")
+    models = ("direct", "channel", "lm", "attention", "seq2seq")
+    config = toy_config(directory, models=models, rows=300, longest=4, max_epochs=3)
+    config.lm = replace(config.lm, word_list=True)
+    first = train(config, directory / "first.yaml")
+    config.run_dir, config.models, config.lm = str(directory / "second"), ["lm"], replace(config.lm, word_list=False)
+    config.data.vocabularies = str(first)
+    return first, train(config, directory / "second.yaml")
+
+
+@pytest.fixture
+def run(runs: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A copy of the first run."""
+    return Path(shutil.copytree(runs[0], tmp_path / "run"))
+
+
+def decode(run: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    inputs = run.with_name("inputs.txt")
+    inputs.write_text("bad\nlome\nab\n")
+    capsys.readouterr()
+    assert main(["decode", str(run), str(inputs), "--json", "--n_best", "3", "--device", "cpu", *words]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def check_sums(records: list[dict[str, Any]], weights: Weights) -> None:
+    """The score is the weighted sum of the terms that are printed."""
+    for record in records:
+        scores = [h["score"] for h in record["hypotheses"]]
+        assert scores == sorted(scores, reverse=True)
+        for h in record["hypotheses"]:
+            terms = {name: h[name] for name in ("direct", "channel", "lm", "length")} | h["extra"]
+            total = sum(weight * terms[name] for name, weight in weights.by_name().items() if weight)
+            assert h["score"] == pytest.approx(total, abs=1e-4)
+            assert set(h["extra"]) == {name for name, weight in weights.extra.items() if weight}
+
+
+def test_a_run_with_a_word_list_is_tuned_with_it_and_says_so_everywhere(run: Path, capsys) -> None:
+    assert main(["tune", str(run), *FEW]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in shown] == [
+        "direct+length", "direct+lm", "channel+lm", "direct+channel+lm", "direct+channel+lm+word_list",
+    ]  # fmt: skip
+    assert "word_list" in shown[-1].split("weights:")[1]
+    record = json.loads((run / "weights.json").read_text())
+    assert record["default"] == "direct+channel+lm+word_list"
+    entry = record["systems"][record["default"]]
+    assert entry["weights"]["word_list"] >= 0
+    assert entry["terms"] == {"word_list": {"kind": "word_list", "run": "."}}
+    scores = [record["systems"][name]["dev_score"] for name in ("direct+channel+lm", record["default"])]
+    assert scores == sorted(scores), "a larger system is never below one that it contains"
+
+    weights = Weights.parse("direct=1,channel=0.5,lm=0.3,length=0.2,word_list=2")
+    records = decode(run, capsys, "--weights", "direct=1,channel=0.5,lm=0.3,length=0.2,word_list=2")
+    check_sums(records, weights)
+    values = {h["extra"]["word_list"] for record in records for h in record["hypotheses"] if h["complete"]}
+    assert values
+    assert values <= {0.0, -1.0}
+
+    table = run.with_name("test.tsv")
+    write_pairs(table, double_vowels, 12, 9, longest=4)
+    assert main(["evaluate", str(run), str(table), "--device", "cpu"]) == 0
+    rows = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert rows[2:] == ["direct", *record["systems"], "attention", "seq2seq"], "attention and seq2seq need no tuning"
+    inputs = run.with_name("inputs.txt")
+    assert main(["decode", str(run), str(inputs), "--explain", "--weights", "direct=1,word_list=2"]) == 0
+    shown = capsys.readouterr().out
+    assert "word_list" in shown.splitlines()[2]
+    assert "weights: direct 1, channel 0, lm 0, length 0, word_list 2" in shown
+
+
+def test_the_word_list_term_is_that_of_the_training_outputs(runs: tuple[Path, Path]) -> None:
+    model = NoisyChannel.load(runs[0], weights=Weights(1.0, extra={"word_list": 1.0}), device="cpu")
+    pairs = (runs[0].parent / "train.tsv").read_text().splitlines()
+    known = {line.split("\t")[1] for line in pairs}
+    outputs = [*sorted(known)[:10], "bbbb", "aab", sorted(known)[0] + "k"]
+    for output in model.rerank("bad", outputs):
+        assert output.hypothesis.extra == {"word_list": 0.0 if output.text in known else -1.0}
+
+
+def test_a_second_language_model_and_a_density_ratio(runs: tuple[Path, Path], run: Path, capsys) -> None:
+    second = Path(shutil.copytree(runs[1], run.with_name("second")))
+    terms = ["--terms", f'["news=lm:{second}","paired=density_ratio:{second}"]']
+    systems = ["--systems", "[direct+lm,direct+lm+news+paired]"]
+    assert main(["tune", str(run), *terms, *systems, *FEW]) == 0
+    tuned = read_system(RunDirectory(run))
+    assert tuned.name == "direct+lm+news+paired"
+    assert tuned.weights.extra["news"] >= 0 >= tuned.weights.extra["paired"]
+    assert tuned.terms == {"news": TermSource("lm", second), "paired": TermSource("density_ratio", second)}
+    check_sums(decode(run, capsys), tuned.weights)
+
+    weights = Weights(1.0, lm=0.4, extra={"news": 0.4, "paired": -0.3})
+    records = decode(run, capsys, "--system", tuned.name, "--weights", "direct=1,lm=0.4,news=0.4,paired=-0.3")
+    check_sums(records, weights)
+    for record in records:
+        for h in record["hypotheses"]:
+            assert h["extra"]["news"] == h["extra"]["paired"], "the same model"
+
+    # Both directories move together, and the run still knows its terms.
+    moved = run.with_name("elsewhere")
+    moved.mkdir()
+    shutil.move(run, moved / "run")
+    shutil.move(second, moved / "second")
+    check_sums(decode(moved / "run", capsys), tuned.weights)
+
+
+def test_attention_is_a_system_like_any_other(run: Path, capsys) -> None:
+    settings = SearchSettings(k1=6, k2=3)
+    alone = NoisyChannel.load(run, "attention", settings=settings, device="cpu")
+    found = alone.batch(["bad", "lome"], n_best=2)
+    inputs = [alone.input_codec.encode(text) for text in ("bad", "lome")]
+    expected = beam_search(alone.models["attention"], inputs, settings, 2)
+    assert [[o.hypothesis.tokens for o in best] for best in found] == [[h.tokens for h in best] for best in expected]
+    assert all(output.hypothesis.alignment is None for best in found for output in best)
+
+    systems = "[attention+length,attention+channel+lm,seq2seq+length]"
+    assert main(["tune", str(run), "--systems", systems, *FEW]) == 0
+    tuned = read_systems(RunDirectory(run))
+    assert set(tuned) == {"direct", "attention+length", "attention+channel+lm", "seq2seq+length"}
+    scores = {name: tuned[name].record["dev_score"] for name in tuned if name != "direct"}
+    assert scores["attention+channel+lm"] >= scores["attention+length"]
+    records = decode(run, capsys, "--system", "attention+channel+lm", "--weights", "1,0.7,0.4,0.1")
+    check_sums(records, Weights(1.0, 0.7, 0.4, 0.1))
+    assert {h["direct_is"] for record in records for h in record["hypotheses"]} == {"attention"}
+    assert all(h["channel_alignment"] is not None for record in records for h in record["hypotheses"] if h["complete"])
+    reranked = NoisyChannel.load(run, "attention+channel+lm", Weights(1.0, 0.7, 0.4, 0.1), settings, "cpu")
+    texts = [h["output"] for h in records[0]["hypotheses"]]
+    for ours, given in zip(reranked.rerank("bad", texts), records[0]["hypotheses"], strict=True):
+        assert ours.hypothesis.score == pytest.approx(given["score"], abs=1e-4)
+    with pytest.raises(ValueError, match="online decoding needs a direct model"):
+        alone.online()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--terms", "news"], "--terms: 'news' is not NAME=KIND:RUN, such as news=lm:runs/news"),
+        (["--terms", "news=ln:x"], "--terms: unknown kind 'ln'; did you mean lm?"),
+        (["--terms", "lm=lm:x"], "--terms: a further term cannot be named 'lm'"),
+        (["--terms", "news=lm:nowhere", "--systems", "direct+news"], "nowhere: no such run directory"),
+        (["--systems", "direct+news"], "there is no term 'news'"),
+        (["--systems", "attention"], "attention has no weights to tune"),
+    ],
+)
+def test_bad_terms_are_one_line(words: list[str], complaint: str, runs: tuple[Path, Path], capsys) -> None:
+    assert main(["tune", str(runs[0]), *words, *FEW]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert complaint in line
+
+
+def test_a_term_of_another_vocabulary_is_refused(runs: tuple[Path, Path], tmp_path: Path, capsys) -> None:
+    config = toy_config(tmp_path, task=lambda x: x + "q", models=("lm",), rows=40, max_epochs=1)
+    other = train(config, tmp_path / "config.yaml")
+    capsys.readouterr()
+    assert main(["tune", str(runs[0]), "--terms", f"news=lm:{other}", "--systems", "direct+news", *FEW]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{other}: its output vocabulary is not that of {runs[0]}" in line
+    assert f"--data.vocabularies {runs[0]}" in line
+
+
+def test_weights_tuned_with_the_list_inside_the_language_model_are_refused_with_the_command(run: Path, capsys) -> None:
+    """Version 0.1 gave a share of the language model's probability to the list."""
+    assert main(["tune", str(run), "--systems", "[direct+length,direct+lm]", *FEW]) == 0
+    record = json.loads((run / "weights.json").read_text())
+    del record["format"]
+    (run / "weights.json").write_text(json.dumps(record))
+    capsys.readouterr()
+    assert main(["decode", str(run), str(run / "config.yaml")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"so tune again: noisychannel tune {run}")
+    assert main(["tune", str(run), "--systems", "direct+length", *FEW]) == 0
+    assert list(read_systems(RunDirectory(run))) == ["direct", "direct+length"], "what the list had changed is gone"
+
+
+def test_models_of_several_runs_can_be_mixed(runs: tuple[Path, Path]) -> None:
+    roles = {"direct": runs[0], "channel": runs[0], "lm": runs[1]}
+    weights, settings = Weights(1.0, 0.5, 0.3), SearchSettings(k1=6, k2=3)
+    mixed = NoisyChannel.load(runs[0], weights=weights, settings=settings, device="cpu", roles=roles)
+    own = NoisyChannel.load(runs[0], weights=weights, settings=settings, device="cpu", roles=list(roles))
+    (theirs,), (ours,) = mixed("bad"), own.rerank("bad", [mixed("bad")[0].text])
+    assert theirs.hypothesis.direct == pytest.approx(ours.hypothesis.direct, abs=1e-4)
+    assert theirs.hypothesis.lm == pytest.approx(ours.hypothesis.lm, abs=1e-4), "trained on the same data and seed"
+    many = mixed.rerank_batch(["bad", "ab"], [["baad", "bad"], ["aab"]])
+    assert [[o.text for o in best] for best in many] == [
+        [o.text for o in mixed.rerank("bad", ["baad", "bad"])],
+        ["aab"],
+    ]
