@@ -185,6 +185,17 @@ def test_smaller_systems_are_tuned_first_even_if_they_are_not_measured(toy: Toy)
     assert [row.name for row in wanted.values()] == ["direct + LM", "full"]
 
 
+def test_the_results_say_what_was_tuned_on(toy: Toy) -> None:
+    shared = "with the models of the first seed, and shared by all parts and seeds"
+    assert toy.tuning_record == f"on the dev items of all parts together, {shared}"
+    one = Toy(toy.setup.work)
+    one.tuning_parts = one.tuning_parts[:1]
+    assert one.tuning_record == f"on the dev items of copied, {shared}"
+    alone = Toy(toy.setup.work)
+    alone.parts = alone.tuning_parts = alone.parts[:1]
+    assert alone.tuning_record == "on the dev items, with the models of the first seed, and shared by all seeds"
+
+
 def test_a_block_needs_the_runs_of_its_rows_and_of_what_it_tunes(toy: Toy) -> None:
     assert needed_runs(toy, toy.rows("plain")) == {"toy-1": ["direct"], "toy-2": ["direct"]}
     assert needed_runs(toy, toy.rows("few")) == {"few-1": ["direct"]}

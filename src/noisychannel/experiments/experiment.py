@@ -150,8 +150,11 @@ class Experiment(ABC):
     @property
     def tuning_record(self) -> str:
         """For the results: what the weights were tuned on."""
-        several = len(self.parts) > 1
-        number = "all" if len(self.tuning_parts) == len(self.parts) else len(self.tuning_parts)
-        noun = f"{self.design.part_noun}{'' if number == 1 else 's'}"
-        of_parts, shared = (f" of {number} {noun} together", f"{self.design.part_noun}s and ") if several else ("", "")
+        of_parts = shared = ""
+        if len(self.parts) > 1:
+            noun, number = f"{self.design.part_noun}s", len(self.tuning_parts)
+            shared = f"{noun} and "
+            of_parts = f" of {'all' if number == len(self.parts) else number} {noun} together"
+            if number == 1:
+                of_parts = f" of {self.tuning_parts[0].name}"
         return f"on the dev items{of_parts}, with the models of the first seed, and shared by all {shared}seeds"
