@@ -95,7 +95,7 @@ def entry(experiment: Inflection) -> Entry:
 @pytest.fixture(scope="module")
 def results(entry: Entry, setup: Setup) -> dict:
     """Of the blocks run one by one, the last first: each trains and tunes what it needs."""
-    for block in ("curves", "further", "table"):
+    for block in ("curves", "further", "terms", "table"):
         measure_blocks(entry, setup, setup.work, [block])
     write_results(entry, setup.work)
     return json.loads((setup.work / "inflection-verbs.json").read_text(encoding="utf-8"))
@@ -141,7 +141,12 @@ def test_figures_agree_with_each_other(results: dict) -> None:
     assert accuracy(rows["paper", RULES.name])["score"] == 100.0, "the made-up language has simple rules"
     tuned = {row["system"] for row in results["rows"] if "dev" in row}
     full = "direct+channel+lm"
-    assert tuned == {"direct+lm", "channel+lm", full, f"{full}+word_list", f"{full}+density_ratio"}
+    assert tuned == {
+        "direct+lm",
+        "channel+lm",
+        full,
+        *(f"{full}+{term}" for term in ("word_list", "density_ratio", "second_lm")),
+    }
     for setting in ("paper", "strict"):
         smaller, larger = (rows[setting, f"direct + {x}LM + bias (bi)"]["dev"] for x in ("", "channel + "))
         assert larger["score"] >= smaller["score"]
@@ -152,6 +157,7 @@ def test_systems_with_a_further_term_start_from_those_without(results: dict) -> 
     for setting, row, term in (
         ("paper", "and the word list", "word_list"),
         ("strict", "density ratio", "density_ratio"),
+        ("strict", "and a second LM", "second_lm"),
     ):
         with_term, without = rows[setting, f"{FULL}, {row}"], rows[setting, FULL]
         assert with_term["dev"]["score"] >= without["dev"]["score"]
@@ -328,7 +334,7 @@ def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "--work: inflection-sigmorphon is several experiments" in several
     assert "wiktionary-morphology-1.1" in complaint("inflection-nouns", "--data", str(tmp_path))
     unknown = complaint("inflection-nouns", "--blocks", "table,figures")
-    assert "inflection-nouns has no block 'figures'; its blocks are table, further, curves" in unknown
+    assert "inflection-nouns has no block 'figures'; its blocks are table, terms, further, curves" in unknown
     empty = complaint("inflection-nouns", "--merge", "--results", str(tmp_path))
     assert "no block has been measured; run: noisychannel reproduce inflection-nouns" in empty
 
