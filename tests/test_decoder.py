@@ -336,7 +336,7 @@ def test_a_batch_that_does_not_fit_is_searched_in_parts(monkeypatch: pytest.Monk
         same_batch(found[-1], found[0])
     assert sizes[: 1 + len(INPUTS)] == [len(INPUTS)] + [1] * len(INPUTS)
     assert 1 < len(sizes[1 + len(INPUTS) :]) < len(INPUTS)
-    with pytest.raises(ValueError, match="memory must be positive, but is 0.0"):
+    with pytest.raises(ValueError, match=r"memory must be positive, but is 0\.0"):
         NoisyChannelDecoder(models.direct, memory_gib=0.0)
 
 
