@@ -228,6 +228,20 @@ def test_the_batch_does_not_matter() -> None:
         check_values(x, again, weights, values)
 
 
+def test_a_batch_that_shrinks_keeps_the_terms_of_each_sentence() -> None:
+    """Outputs may be as long as their input is, so the sentences end one after the other, in any order."""
+    models, (further, values) = random_models(12), further_terms(12)
+    weights = Weights(0.3, 0.0, 0.8, 2.0, extra={"news": 0.7, "bigrams": 0.5})
+    decoder = NoisyChannelDecoder(**everyone(models, weights, further, k1=6, k2=3, max_growth=0))
+    rng = random.Random(0)
+    xs = [[*rng.choices(range(3, 7), k=n), EOS] for n in (1, 7, 2, 6, 1, 8, 3, 2)]
+    for order in (xs, xs[::-1]):
+        for x, found in zip(order, decoder.decode(order, n_best=40), strict=True):
+            (alone,) = decoder.decode([x], n_best=40)
+            assert_same(found, pairs(alone))
+            check_values(x, found, weights, values)
+
+
 def test_a_partial_output_has_its_terms() -> None:
     models, (further, _) = random_models(8), further_terms(8)
     weights = Weights(1.0, 0.5, 0.3, 0.6, extra={"bigrams": 0.7, "word_list": 1.5})

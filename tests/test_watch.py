@@ -148,7 +148,7 @@ def seen(steps: dict[int, dict[int, SearchStep]]) -> dict[tuple[int, int], Any]:
 
 
 def test_batches_parts_and_halves_are_watched_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = reluctant(random_models(5, 8))
+    models = reluctant(random_models(5, 12))
     weights = Weights(1.0, 0.5, 0.3, 0.2)
     rng = random.Random(4)
     xs = [random_input(rng, longest=7) for _ in range(9)]
@@ -161,6 +161,12 @@ def test_batches_parts_and_halves_are_watched_alike(monkeypatch: pytest.MonkeyPa
         expected |= {(n, length): step for (_, length), step in seen(steps).items()}
     assert {proposal[3] for _, proposals, _, _ in expected.values() for proposal in proposals} == {"direct", "lm"}
     assert len({max(length for m, length in expected if m == n) for n in range(len(xs))}) > 1, "the batch must shrink"
+
+    # The first proposals of the direct model do not depend on those of the language model.
+    _, steps = watched(NoisyChannelDecoder(**setting), xs, 2, contexts=contexts)
+    for n in range(len(xs)):
+        by_direct = [proposal for proposal in expected[n, 1][1] if proposal[3] == "direct"]
+        assert by_direct == seen(steps)[n, 1][1]
 
     found, steps = watched(decoder, xs, 2, contexts=contexts)
     assert seen(steps) == expected
