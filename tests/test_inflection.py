@@ -172,7 +172,7 @@ def test_the_word_list_prefers_listed_outputs(experiment: Inflection, results: d
     from noisychannel.decode.objective import Weights
     from noisychannel.experiments.decoding import DecodingTask
 
-    (row,) = (row for row in experiment.rows("table") if "word_list" in row.system)
+    (row,) = (row for row in experiment.rows("terms") if "word_list" in row.system)
     models = tuple(experiment.models(row, 1, part) for part in experiment.parts)
     items = tuple(part.test for part in experiment.parts)
     weights = Weights(1.0, 0.5, 0.5, 0.1, {"word_list": 100.0})
