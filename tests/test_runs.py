@@ -179,33 +179,6 @@ def test_the_word_list_is_written_again_and_recorded_once(trained: Path, tmp_pat
     assert run.metrics_file.read_text().count('"word list"') == 1
 
 
-def test_groups_and_features_have_word_lists_of_their_own(tmp_path: Path) -> None:
-    """The outputs of a group are not on the list of another. With features, an output is listed with its features."""
-    (tmp_path / "train.tsv").write_text("a\tab\tone\nb\tbb\ttwo\n" * 4)
-    (tmp_path / "dev.tsv").write_text("b\tab\tone\na\tbb\ttwo\n")
-    (tmp_path / "words.tsv").write_text("one\taab\ntwo\tbba\n")
-    words = ("ab", "aab", "bba")
-    for column in ("group", "features"):
-        config = toy_config(tmp_path / column, models=("lm",), max_epochs=1)
-        config.data = DataConfig(
-            train=[str(tmp_path / "train.tsv")],
-            dev=[str(tmp_path / "dev.tsv")],
-            unpaired=[str(tmp_path / "words.tsv")],
-            columns=f"input,output,{column}",
-            unpaired_columns=f"{column},output",
-        )
-        config.lm = replace(config.lm, word_list=True)
-        train(config)
-        run = RunDirectory(Path(config.run_dir))
-        for name, expected in (("one", [True, True, False]), ("two", [False, False, True])):
-            if column == "group":
-                assert listed(run.group(name), *words) == expected
-                assert not run.group(name).load_word_list().reads_features
-            else:
-                assert listed(run, *words, features=(name,)) == expected
-                assert run.load_word_list().reads_features
-
-
 def test_a_word_list_that_does_not_fit_is_refused(trained: Path, tmp_path: Path) -> None:
     run = RunDirectory(Path(shutil.copytree(trained, tmp_path / "run")))
     tensors, metadata = load_tensors(run.word_list_file)

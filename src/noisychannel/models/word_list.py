@@ -1,10 +1,12 @@
 """The word list: a further term of the objective that prefers listed outputs.
 
-    word_list(y) = 0 as long as a (partial) output is the beginning of a listed one, -1 as soon as it is not
+    word_list(y) = 0 if y is listed, -1 if it is not
 
-EOS counts as a symbol, so the beginning of a listed output that is not itself listed gets its -1 at EOS. The term
-scores prefixes: the search uses it like a language model, from the first symbol on. The tuner chooses its weight,
-which is the price, in nats, of leaving the list.
+The term scores prefixes, so the search uses it like a language model. A prefix that is the beginning of a listed output
+has 0. A prefix that has left the list loses ``STEP`` with each symbol since, down to -1; a complete output that is not
+listed has exactly -1, because EOS charges the rest. If the whole price were due at once, the search would drop outputs
+that are not listed before their rivals have paid for what they do not explain. The tuner chooses the weight, which is
+the price of an unlisted output in nats.
 
 The list is a trie. Its nodes are numbered by depth, then parent, then last symbol. Edge e leads to node e + 1, so the
 keys (parent, symbol) of all edges in order are sorted.
@@ -25,6 +27,8 @@ from noisychannel.ids import BOS, EOS, inside
 
 ROOT, OFF = 0, -1
 """The node of the empty prefix; the mark of a prefix that is not on the list."""
+STEP = 0.25
+"""What a prefix loses with each symbol after it has left the list, until it has lost 1."""
 
 
 class Trie(nn.Module):
@@ -69,21 +73,24 @@ class Trie(nn.Module):
 
 
 class WordListState(NamedTuple):
-    """The nodes of N prefixes."""
+    """Where N prefixes are."""
 
     node_N: Tensor
+    """Their nodes; OFF if they have left the list."""
+    off_N: Tensor
+    """The number of their symbols since they left the list."""
 
     def select(self, indices: Tensor) -> WordListState:
         """The rows ``indices``, in that order; a row may be repeated."""
-        return WordListState(self.node_N.index_select(0, indices))
+        return WordListState(*(x.index_select(0, indices) for x in self))
 
     def put(self, rows: Tensor, new: WordListState) -> WordListState:
         """These states with the rows ``rows`` replaced by ``new``."""
-        return WordListState(self.node_N.index_copy(0, rows, new.node_N))
+        return WordListState(*(x.index_copy(0, rows, y) for x, y in zip(self, new, strict=True)))
 
     def concat(self, other: WordListState) -> WordListState:
         """These states, then those of ``other``."""
-        return WordListState(torch.cat([self.node_N, other.node_N]))
+        return WordListState(*(torch.cat(pair) for pair in zip(self, other, strict=True)))
 
 
 class WordList(nn.Module):
@@ -104,16 +111,20 @@ class WordList(nn.Module):
 
     def start(self, n: int) -> WordListState:
         """The state of ``n`` outputs that have read nothing, not even BOS."""
-        return WordListState(torch.full((n,), ROOT, device=self.words.keys.device))
+        root_N = torch.full((n,), ROOT, device=self.words.keys.device)
+        return WordListState(root_N, torch.zeros_like(root_N))
 
     def step(
         self, symbols_N: Tensor, state: WordListState, parents_N: Tensor | None = None
     ) -> tuple[None, WordListState]:
         """Append a symbol (BOS first) to each output. There is no distribution over the next symbol."""
-        node_N = state.node_N if parents_N is None else state.node_N.index_select(0, parents_N)
-        return None, WordListState(torch.where(symbols_N == BOS, node_N, self.words.child(node_N, symbols_N)))
+        before = state if parents_N is None else state.select(parents_N)
+        node_N = torch.where(symbols_N == BOS, before.node_N, self.words.child(before.node_N, symbols_N))
+        return None, WordListState(node_N, before.off_N + (node_N == OFF))
 
     def score(self, state: WordListState, symbols_N: Tensor) -> Tensor:
-        """-1 if an output leaves the list with this symbol, else 0: [N]."""
-        left_N = (state.node_N != OFF) & (self.words.child(state.node_N, symbols_N) == OFF)
-        return torch.where(left_N, -1.0, 0.0).double()
+        """What each output loses with this symbol: [N]."""
+        off_N = self.words.child(state.node_N, symbols_N) == OFF
+        lost_N, next_N = ((STEP * count_N.double()).clamp(max=1.0) for count_N in (state.off_N, state.off_N + 1))
+        loses_N = torch.where(symbols_N == EOS, 1 - lost_N, next_N - lost_N)
+        return torch.where(off_N, 0.0 - loses_N, 0.0)
