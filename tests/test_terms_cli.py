@@ -168,7 +168,7 @@ def test_attention_is_a_system_like_any_other(run: Path, capsys) -> None:
     ("words", "complaint"),
     [
         (["--terms", "news"], "--terms: 'news' is not NAME=KIND:RUN, such as news=lm:runs/news"),
-        (["--terms", "news=ln:x"], "--terms: unknown kind 'ln'; did you mean lm?"),
+        (["--terms", "news=ln:x"], "--terms: unknown kind of term 'ln'; did you mean lm?"),
         (["--terms", "lm=lm:x"], "--terms: a further term cannot be named 'lm'"),
         (["--terms", "news=lm:nowhere", "--systems", "direct+news"], "nowhere: no such run directory"),
         (["--systems", "direct+news"], "there is no term 'news'"),
@@ -218,3 +218,110 @@ def test_models_of_several_runs_can_be_mixed(runs: tuple[Path, Path]) -> None:
         [o.text for o in mixed.rerank("bad", ["baad", "bad"])],
         ["aab"],
     ]
+
+
+def test_one_name_may_stand_for_two_sources(runs: tuple[Path, Path], run: Path, capsys) -> None:
+    """Systems that were tuned with different sources of one name are evaluated each with its own."""
+    second = Path(shutil.copytree(runs[1], run.with_name("second")))
+    for source, system in ((run, "direct+news"), (second, "direct+lm+news")):
+        assert main(["tune", str(run), "--terms", f"news=lm:{source}", "--systems", system, *FEW]) == 0
+    record = json.loads((run / "weights.json").read_text())
+    for entry in record["systems"].values():
+        entry["weights"]["news"] = 2.0
+    (run / "weights.json").write_text(json.dumps(record))
+    test = write_pairs(run.with_name("test.tsv"), double_vowels, 20, 9, longest=4)
+    result = run.with_name("result.json")
+    assert main(["evaluate", str(run), str(test), "--json", str(result), "--device", "cpu"]) == 0
+    outputs = {row["system"]: row["outputs"] for row in json.loads(result.read_text())["systems"]}
+    inputs = [line.split("\t")[0] for line in test.read_text().splitlines()]
+    for system in ("direct+news", "direct+lm+news"):
+        model = NoisyChannel.load(run, system, device="cpu")
+        assert [best[0].text for best in model.batch(inputs)] == outputs[system]
+    assert main(["tune", str(run), "--terms", f'["a=lm:{second}","a=lm:{run}"]', "--systems", "direct+a", *FEW]) == 2
+    assert "two terms have the same name" in capsys.readouterr().err
+
+
+def test_groups_have_terms_of_their_own(tmp_path: Path, capsys) -> None:
+    config = toy_config(tmp_path, models=("direct", "lm"), longest=4, max_epochs=1)
+    for file in (*config.data.train, *config.data.dev):
+        lines = Path(file).read_text().splitlines()
+        Path(file).write_text("".join(f"{line}\t{'one' if n % 2 else 'two'}\n" for n, line in enumerate(lines)))
+    config.data.columns, config.lm = "input,output,group", replace(config.lm, word_list=True)
+    run = train(config, tmp_path / "first.yaml")
+    config.run_dir, config.models, config.data.vocabularies = str(tmp_path / "second"), ["lm"], str(run)
+    second = train(config, tmp_path / "second.yaml")
+    terms = ["--terms", f"news=lm:{second}", "--systems", "[direct+lm+word_list,direct+lm+word_list+news]"]
+    assert main(["tune", str(run), *terms, *FEW]) == 0
+    for group in ("one", "two"):
+        tuned = read_system(RunDirectory(run / group))
+        assert {name: source.run for name, source in tuned.terms.items()} == {
+            "word_list": (run / group).resolve(),
+            "news": (second / group).resolve(),
+        }
+    result = tmp_path / "result.json"
+    assert main(["evaluate", str(run), config.data.dev[0], "--json", str(result), "--device", "cpu"]) == 0
+    record = json.loads(result.read_text())
+    outputs = next(row["outputs"] for row in record["systems"] if row["system"] == "direct+lm+word_list+news")
+    for group in ("one", "two"):
+        model = NoisyChannel.load(run / group, device="cpu")
+        own = [n for n, name in enumerate(record["items"]["groups"]) if name == group]
+        texts = [record["items"]["inputs"][n] for n in own]
+        assert [best[0].text for best in model.batch(texts)] == [outputs[n] for n in own]
+
+
+def test_a_run_with_attention_alone(tmp_path: Path, capsys) -> None:
+    config = toy_config(tmp_path, models=("attention",), rows=60, longest=4, max_epochs=1)
+    run = train(config, tmp_path / "config.yaml")
+    test = write_pairs(tmp_path / "test.tsv", double_vowels, 8, 9, longest=4)
+    # Outputs that do not end within the limit have no other terms; tuning goes on.
+    assert main(["tune", str(run), "--max_length", "3", *FEW]) == 0
+    assert read_system(RunDirectory(run)).name == "attention+length"
+    assert main(["evaluate", str(run), str(test), "--device", "cpu"]) == 0
+    rows = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert rows[2:] == ["attention+length", "attention"]
+
+
+def test_the_model_that_proposes_is_the_one_asked_for(run: Path, capsys) -> None:
+    both = NoisyChannel.load(run, "attention", device="cpu", roles=["direct", "attention"])
+    assert both.proposer == "attention"
+    assert main(["tune", str(run), "--systems", "attention+lm", *FEW]) == 0
+    records = decode(run, capsys, "--weights", "1,0,0.5,0")
+    assert {h["direct_is"] for record in records for h in record["hypotheses"]} == {"viterbi"}, "the direct model"
+    for roles, complaint in ((["lm"], "no model proposes"), ([], "no model proposes")):
+        with pytest.raises(ValueError, match=complaint):
+            NoisyChannel.load(run, weights=Weights(1.0), device="cpu", roles=roles)
+    with pytest.raises(ValueError, match="give a list of texts, not one text"):
+        both.batch("bad")
+    with pytest.raises(ValueError, match="a list of texts for each of the 1 inputs"):
+        both.rerank("bad", "baad")
+
+
+def test_terms_are_found_through_a_link_and_missed_with_a_clear_line(
+    runs: tuple[Path, Path], run: Path, capsys
+) -> None:
+    second = Path(shutil.copytree(runs[1], run.with_name("second")))
+    assert main(["tune", str(run), "--terms", f"news=lm:{second}", "--systems", "direct+news", *FEW]) == 0
+    link = run.parent / "elsewhere"
+    link.mkdir()
+    (link / "current").symlink_to(run)
+    assert decode(run, capsys) == decode(link / "current", capsys)
+    # A later call needs no --terms, and the run's own word list is there beside terms that are given.
+    assert main(["tune", str(run), "--systems", "direct+lm+news", *FEW]) == 0
+    weights = Weights(1.0, extra={"news": 0.3, "word_list": 1.0})
+    model = NoisyChannel.load(run, weights=weights, device="cpu", terms={"news": TermSource("lm", str(second))})  # type: ignore[arg-type]
+    assert set(model("bad")[0].hypothesis.extra) == {"news", "word_list"}
+    shutil.rmtree(second)
+    capsys.readouterr()
+    assert main(["decode", str(run), str(run / "config.yaml"), "--weights", "direct=1,news=0.5"]) == 2
+    assert f"the term news is in {second}, which does not exist" in capsys.readouterr().err
+
+
+def test_another_models_section_does_not_matter(run: Path, tmp_path: Path, capsys) -> None:
+    """A model that was added with sizes of its own stays as it is when the first configuration is repeated."""
+    config = toy_config(tmp_path / "again", models=("direct",), rows=40, longest=4, max_epochs=1)
+    file = tmp_path / "config.yaml"
+    added = train(config, file)
+    assert main(["train", str(added / "config.yaml"), "--models", "attention", "--attention.hidden_size", "8"]) == 0
+    assert main(["train", str(file)]) == 0
+    assert "every model is trained" in capsys.readouterr().err
+    assert NoisyChannel.load(added, "attention", device="cpu").models["attention"].decoder.hidden_size == 8

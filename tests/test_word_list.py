@@ -20,7 +20,7 @@ from noisychannel.data.corpus import Sequences
 from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.ids import BOS, EOS
-from noisychannel.models.word_list import OFF, ROOT, Trie, WordList, WordListState
+from noisychannel.models.word_list import OFF, ROOT, Trie, WordList
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import parse_config
 from toys import toy_config
@@ -46,8 +46,12 @@ def walk(trie: Trie, prefix: Word) -> torch.Tensor:
 
 
 def by_definition(words: Words, prefix: Word) -> float:
-    """The term of a prefix, EOS included if it has one."""
-    return 0.0 if any((*word, EOS)[: len(prefix)] == prefix for word in words) else -1.0
+    """The term of a prefix, EOS included if it has one: a quarter for each symbol off the list, all of it at EOS."""
+    beginnings = {(*word, EOS)[:n] for word in words for n in range(len(word) + 2)} | {()}
+    off = sum(prefix[:n] not in beginnings for n in range(len(prefix) + 1))
+    if off and prefix[-1] == EOS:
+        return -1.0
+    return -min(1.0, 0.25 * off) if off else 0.0
 
 
 # --- the trie
@@ -107,7 +111,8 @@ def test_states_are_rows() -> None:
         OFF,
         OFF,
     ]
-    assert together.concat(WordListState(torch.tensor([ROOT]))).node_N.tolist() == [*together.node_N.tolist(), ROOT]
+    assert together.off_N.tolist() == apart.off_N.tolist() == [0, 0, 1]
+    assert together.concat(term.start(1)).node_N.tolist() == [*together.node_N.tolist(), ROOT]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

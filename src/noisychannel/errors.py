@@ -23,12 +23,25 @@ def missing_extra(package: str, extra: str, purpose: str) -> BadInputError:
     return BadInputError(f"{purpose} needs the package {package}: pip install 'noisychannel[{extra}]'")
 
 
+LIKE = 0.5
+"""How much alike two names are, from 0 to 1, if one can be meant for the other."""
+FEW = 12
+"""So many names can be listed in a message."""
+
+
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """``; did you mean X?`` with the known name most like this one, as a whole or in its last dotted part."""
+    """``; did you mean X?`` with the known name most like this one, as a whole or in its last dotted part.
+
+    If none is much like it: the names, if they are few.
+    """
+    known = list(known)
 
     def likeness(other: str) -> float:
         whole = SequenceMatcher(None, name.lower(), other.lower()).ratio()
         one, two = (text.lower().rpartition(".")[2] for text in (name, other))
         return max(whole, 0.9 * SequenceMatcher(None, one, two).ratio())
 
-    return f"; did you mean {prefix}{max(known, key=likeness)}?"
+    best = max(known, key=likeness)
+    if likeness(best) >= LIKE:
+        return f"; did you mean {prefix}{best}?"
+    return f"; choose from {', '.join(prefix + other for other in known)}" if len(known) <= FEW else ""

@@ -8,10 +8,9 @@ for output in model("Haus", n_best=3):
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from noisychannel.data.codec import Codec
 from noisychannel.decode.beam_decoder import BeamDecoder
@@ -22,46 +21,11 @@ from noisychannel.decode.online import OnlineDecoder
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, did_you_mean
-from noisychannel.reporting import Progress, Reporter, no_progress
+from noisychannel.outputs import OnlineText, Output
+from noisychannel.reporting import Progress, no_progress
 from noisychannel.runs import RunDirectory
-from noisychannel.systems import PROPOSERS, System
-from noisychannel.weights import UNTUNED, TermSource, own_terms, read_system
-
-
-class Output(NamedTuple):
-    """One output as text, with its scores and alignments."""
-
-    text: str
-    hypothesis: Hypothesis
-
-
-class PartialOutput(NamedTuple):
-    """What is known of the output when some of the input has been read."""
-
-    text: str
-    """The best output so far."""
-    stable: str
-    """The beginning of it that can no longer change."""
-
-
-class OnlineText:
-    """One text that arrives in pieces; made by ``NoisyChannel.online``."""
-
-    def __init__(self, input_codec: Codec, output_codec: Codec, decoder: OnlineDecoder) -> None:
-        self.input_codec, self.output_codec, self.decoder = input_codec, output_codec, decoder
-        self.output = PartialOutput("", "")
-
-    def read(self, piece: str) -> PartialOutput:
-        """Read on: one or several characters, or words if the run was trained on words or subwords."""
-        for symbol in self.input_codec.encode(piece)[:-1]:
-            progress = self.decoder.read(symbol)
-            stable = progress.tokens[: progress.stable]
-            self.output = PartialOutput(self.output_codec.decode(progress.tokens), self.output_codec.decode(stable))
-        return self.output
-
-    def finish(self, n_best: int = 1) -> list[Output]:
-        """The text has ended: its best outputs."""
-        return [Output(self.output_codec.decode(best.tokens), best) for best in self.decoder.finish(n_best)]
+from noisychannel.systems import PROPOSERS
+from noisychannel.weights import UNTUNED, TermSource, TunedSystem, known_terms, read_system
 
 
 class NoisyChannel:
@@ -75,11 +39,12 @@ class NoisyChannel:
         weights: Weights = Weights(),  # noqa: B008 (frozen)
         settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
         terms: Mapping[str, Any] | None = None,
+        proposer: str = "",
     ) -> None:
-        """``models``: by role; of direct, attention and seq2seq the first that is there proposes. ``terms``: further
-        terms of the objective by name, see ``decode.terms``."""
+        """``models``: by role. ``terms``: further terms of the objective by name, see ``decode.terms``. ``proposer``:
+        the role of the model that proposes; the first of direct, attention and seq2seq that is there if not given."""
         self.input_codec, self.output_codec, self.models, self.terms = input_codec, output_codec, models, terms or {}
-        self.proposer = next(role for role in PROPOSERS if role in models)
+        self.proposer = proposer or first_proposer(models)
         decoder = NoisyChannelDecoder if self.proposer == "direct" else BeamDecoder
         self.decoder: NoisyChannelDecoder | BeamDecoder = decoder(
             models[self.proposer],
@@ -121,39 +86,38 @@ class NoisyChannel:
             device: auto takes a GPU if there is one.
             roles: The models to load, such as ``["direct", "lm"]``, or the run directory of each, so that models of
                 several runs with the same vocabularies can be mixed. If not given, those that the weights need.
-            terms: Where the further terms come from; those of the system if not given.
+            terms: Where further terms come from, beside those that the run and its tuned systems have.
         """
         directory = RunDirectory.open(Path(run))
         input_codec, output_codec = directory.codecs()
         tuned = UNTUNED
-        if system is not None or weights is None or settings is None or terms is None:
+        if system is not None or weights is None or settings is None:
             tuned = read_system(directory, system)
+        proposer = tuned.system.proposer
+        if weights is not None and system is None:
+            present = [role for role in PROPOSERS if directory.has_model(role)] if roles is None else roles
+            proposer = first_proposer(present)
         weights, settings = weights or tuned.weights, settings or tuned.settings
         if roles is None:
-            roles = [tuned.system.proposer, *(["channel"] if weights.channel else [])]
+            roles = [proposer, *(["channel"] if weights.channel else [])]
             roles += ["lm"] if weights.lm or settings.lm_proposals else []
         homes = dict(roles) if isinstance(roles, Mapping) else dict.fromkeys(roles, directory.path)
+        if proposer not in homes:
+            raise BadInputError(f"roles: {', '.join(homes)} lacks the proposing model {proposer}")
         where = choose_device(device)
         models = {}
         for role, home in homes.items():
-            other = directory if Path(home) == directory.path else RunDirectory.open(Path(home))
+            other = _open(directory, Path(home))
             _check_vocabularies(directory, other, role)
             models[role] = other.load_model(role, where)
-        if terms is None:
-            known = {**own_terms(directory), **tuned.terms}
-            terms = {name: known[name] for name, weight in weights.extra.items() if weight and name in known}
-        for name, weight in weights.extra.items():
-            if weight and name not in terms:
-                suggestion = did_you_mean(name, (*TERMS, *terms))
-                raise BadInputError(
-                    f"{directory.path}: the weight {name} is {weight}, but there is no such term{suggestion}"
-                )
         further = {}
-        for name, source in terms.items():
-            other = directory if source.run == directory.path else RunDirectory.open(source.run)
+        for name, source in _needed_terms(directory, tuned, weights, terms).items():
+            if not source.run.is_dir():
+                raise BadInputError(f"{directory.path}: the term {name} is in {source.run}, which does not exist")
+            other = _open(directory, source.run)
             _check_vocabularies(directory, other, name)
             further[name] = other.load_word_list(where) if source.kind == "word_list" else other.load_model("lm", where)
-        return NoisyChannel(input_codec, output_codec, models, weights, settings, further)
+        return NoisyChannel(input_codec, output_codec, models, weights, settings, further, proposer)
 
     def reweighted(self, weights: Weights, settings: SearchSettings | None = None) -> NoisyChannel:
         """The same models with other weights, and another search if one is given."""
@@ -175,7 +139,7 @@ class NoisyChannel:
         align: bool = True,
     ) -> list[list[Output]]:
         """The best outputs of each of many texts; those of similar length are decoded together."""
-        tags: Sequence[Sequence[str]] = [()] * len(texts) if features is None else features
+        tags = _tags(texts, features)
         inputs = [self.input_codec.encode(text, tag) for text, tag in zip(texts, tags, strict=True)]
         contexts = [self.context(tag) for tag in tags]
         decoded: list[list[Output]] = [[] for _ in texts]
@@ -200,7 +164,9 @@ class NoisyChannel:
         align: bool = True,
     ) -> list[list[Output]]:
         """``rerank`` for many texts, the models asked about all of them together."""
-        tags: Sequence[Sequence[str]] = [()] * len(texts) if features is None else features
+        tags = _tags(texts, features)
+        if len(outputs) != len(texts) or any(isinstance(given, str) for given in outputs):
+            raise ValueError(f"outputs: give a list of texts for each of the {len(texts)} inputs")
         ids = [[self.output_codec.encode(output)[:-1] for output in given] for given in outputs]
         scored = self.score_ids(texts, ids, tags, align)
         return [
@@ -246,49 +212,41 @@ class NoisyChannel:
         return [self.output_codec.names[i] for i in hypothesis.tokens]
 
 
-def load_tuned(
-    run: RunDirectory,
-    system: str | None,
-    weights: Weights | None,
-    overrides: Mapping[str, Any],
-    device: str,
-    reporter: Reporter,
-) -> NoisyChannel:
-    """A system of a run as it was tuned, but for weights and settings that the caller gives."""
-    tuned = read_system(run, system)
-    if not tuned.record and weights is None and system is None:
-        reporter.warn(
-            f"{run.path}: not tuned, so the direct model decodes alone; "
-            f"for the others, first run noisychannel tune {run.path}"
-        )
-    try:
-        settings = replace(tuned.settings, **overrides)
-        model = NoisyChannel.load(run.path, system, weights or tuned.weights, settings, device)
-    except ValueError as error:
-        raise BadInputError(str(error)) from error
-    for warning in run.unfinished(model.models):
-        reporter.warn(warning)
-    return model
+def first_proposer(roles: Iterable[str]) -> str:
+    """The model that proposes, of these roles."""
+    present = [role for role in PROPOSERS if role in set(roles)]
+    if not present:
+        raise BadInputError(f"no model proposes outputs; train one of {', '.join(PROPOSERS)}")
+    return present[0]
 
 
-def load_systems(
-    run: RunDirectory,
-    systems: Sequence[System],
-    settings: SearchSettings,
-    device: str,
-    terms: Mapping[str, TermSource],
-    reporter: Reporter,
-) -> NoisyChannel:
-    """Every model and every further term that some of the systems (of one proposing model) need, loaded once."""
-    roles = list(dict.fromkeys(role for system in systems for role in system.roles))
-    known = {**own_terms(run), **terms}
-    sources = {name: known[name] for system in systems for name in system.extra}
-    for warning in run.unfinished(roles):
-        reporter.warn(warning)
-    try:
-        return NoisyChannel.load(run.path, None, Weights(), settings, device, roles, sources)
-    except ValueError as error:
-        raise BadInputError(str(error)) from error
+def _needed_terms(
+    run: RunDirectory, tuned: TunedSystem, weights: Weights, given: Mapping[str, TermSource] | None
+) -> dict[str, TermSource]:
+    """The sources of the further terms that have a weight: given ones, else those of the system, else of the run."""
+    wanted = [name for name, weight in weights.extra.items() if weight]
+    if not wanted:
+        return {}
+    known = {**known_terms(run), **tuned.terms, **(given or {})}
+    for name in wanted:
+        if name not in known:
+            suggestion = did_you_mean(name, (*TERMS, *known))
+            raise BadInputError(
+                f"{run.path}: the weight {name} is {weights.extra[name]}, but there is no such term{suggestion}"
+            )
+    return {name: known[name] for name in wanted}
+
+
+def _open(run: RunDirectory, path: Path) -> RunDirectory:
+    """The run of a path; the given one if it is the same, so that its files are read once."""
+    return run if path.resolve() == run.path.resolve() else RunDirectory.open(path)
+
+
+def _tags(texts: Sequence[str], features: Sequence[Sequence[str]] | None) -> Sequence[Sequence[str]]:
+    """The features of each text; none if they are not given."""
+    if isinstance(texts, str):
+        raise ValueError("texts: give a list of texts, not one text")
+    return [()] * len(texts) if features is None else features
 
 
 def _check_vocabularies(run: RunDirectory, other: RunDirectory, name: str) -> None:

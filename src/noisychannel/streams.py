@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass
 from itertools import groupby, islice
 from typing import Any
 
+from noisychannel.arguments import check_at_least
 from noisychannel.data.codec import Unknown
 from noisychannel.data.files import BadLine, Line
 from noisychannel.data.prepare import DataConfig, DataSource
 from noisychannel.data.rows import Columns, Row, read_pairs
-from noisychannel.errors import BadInputError
-from noisychannel.noisy_channel import NoisyChannel, Output
+from noisychannel.noisy_channel import NoisyChannel
+from noisychannel.outputs import Output
 from noisychannel.remarks import Remarks
 
 MAX_SYMBOLS = 1000
@@ -72,9 +73,7 @@ class StreamOptions:
     batch_size: int = 32
 
     def __post_init__(self) -> None:
-        for name in ("n_best", "max_symbols", "batch_size"):
-            if getattr(self, name) < 1:
-                raise BadInputError(f"--{name}: must be at least 1, but is {getattr(self, name)}")
+        check_at_least(1, self, "n_best", "max_symbols", "batch_size")
 
 
 class LineDecoder:

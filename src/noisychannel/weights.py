@@ -15,7 +15,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, NoisyChannelError, did_you_mean
 from noisychannel.runs import RunDirectory
-from noisychannel.systems import FreeWeight, System, make_system
+from noisychannel.systems import PROPOSERS, FreeWeight, System, make_system
 
 FORMAT = 2
 """Of weights.json. Version 0.1 wrote none; there a language model's word list was part of the language model."""
@@ -32,6 +32,12 @@ class TermSource:
     run: Path
     """The run directory whose language model, or word list, it is."""
 
+    def __post_init__(self) -> None:
+        kinds: tuple[TermKind, ...] = get_args(TermKind)
+        if self.kind not in kinds:
+            raise BadInputError(f"unknown kind of term {self.kind!r}{did_you_mean(self.kind, kinds)}")
+        object.__setattr__(self, "run", Path(self.run))
+
     @staticmethod
     def parse(text: str) -> tuple[str, TermSource]:
         """``NAME=KIND:RUN`` as a name and a source, such as ``news=lm:runs/news``."""
@@ -39,14 +45,23 @@ class TermSource:
         kind, colon, run = source.partition(":")
         if not (name and equals and colon and run):
             raise BadInputError(f"--terms: {text!r} is not NAME=KIND:RUN, such as news=lm:runs/news")
-        kinds: tuple[TermKind, ...] = get_args(TermKind)
-        if kind not in kinds:
-            raise BadInputError(f"--terms: unknown kind {kind!r}{did_you_mean(kind, kinds)}")
         try:
             Weights(extra={name: 1.0})
+            if name in PROPOSERS:
+                raise ValueError(f"a further term cannot be named {name!r}, which is a model")
+            return name, TermSource(kind, Path(run))  # type: ignore[arg-type]
         except ValueError as error:
             raise BadInputError(f"--terms: {error}") from error
-        return name, TermSource(kind, Path(run))
+
+    def of_group(self, group: str) -> TermSource:
+        """The source for one group: that group of a run with groups, or the run itself."""
+        run = RunDirectory.open(self.run)
+        groups = run.header()["groups"]
+        if groups == [""]:
+            return self
+        if group not in groups:
+            raise BadInputError(f"{self.run}: has no group {group!r}, so it cannot be a term there")
+        return replace(self, run=run.group(group).path)
 
     def weight(self, name: str) -> FreeWeight:
         """Where the tuner may move the weight of this term."""
@@ -92,11 +107,11 @@ UNTUNED = TunedSystem("direct", Weights(direct=1.0), SearchSettings())
 def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: str | None = None) -> None:
     """Add systems to weights.json, replacing those of the same name; ``default``, if given, is what decode uses."""
     record = _read(run) or {"systems": {}}
-    if record.get("format") != FORMAT and run.word_list_file.exists():
-        record["systems"] = {name: entry for name, entry in record["systems"].items() if "lm" not in name.split("+")}
+    for name in outdated_systems(run):
+        del record["systems"][name]
     for system in systems:
         terms = {
-            name: {"kind": source.kind, "run": os.path.relpath(source.run, run.path)}
+            name: {"kind": source.kind, "run": os.path.relpath(source.run.resolve(), run.path.resolve())}
             for name, source in system.terms.items()
         }
         record["systems"][system.name] = {
@@ -118,30 +133,44 @@ def read_systems(run: RunDirectory) -> dict[str, TunedSystem]:
     """
     record = _read(run) or {"systems": {}}
     try:
-        tuned = {name: _tuned(run, name, entry) for name, entry in record["systems"].items()}
+        outdated = outdated_systems(run)
+        entries = {name: entry for name, entry in record["systems"].items() if name not in outdated}
+        tuned = {name: _tuned(run, name, entry) for name, entry in entries.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(run, error) from error
-    if record.get("format") != FORMAT and run.word_list_file.exists():
-        for name in tuned:
-            if "lm" in name.split("+"):
-                raise BadInputError(
-                    f"{run.weights_file}: tuned by version 0.1, in which the word list was part of the language model; "
-                    f"it is a term of its own now, so tune again: noisychannel tune {run.path}"
-                )
     default = tuned.get(record.get("default", ""), UNTUNED)
     return {UNTUNED.name: replace(UNTUNED, settings=default.settings.for_direct())} | tuned
 
 
-def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
-    """A tuned system by name; without a name the run's default, or the direct model if nothing was tuned.
+def outdated_systems(run: RunDirectory) -> list[str]:
+    """Systems that version 0.1 tuned with a word list inside the language model; they must be tuned again."""
+    record = _read(run)
+    if record is None or record.get("format") == FORMAT or not run.word_list_file.exists():
+        return []
+    return [name for name in record["systems"] if "lm" in name.split("+")]
 
-    The attention and sequence-to-sequence models alone need no tuning either.
+
+def known_terms(run: RunDirectory) -> dict[str, TermSource]:
+    """The further terms that a run has by itself, and those of its tuned systems."""
+    return {**own_terms(run), **{name: s for tuned in read_systems(run).values() for name, s in tuned.terms.items()}}
+
+
+def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
+    """A tuned system by name; without a name the run's default, or its proposing model if nothing was tuned.
+
+    Models that propose need no tuning if they are alone.
     """
     systems = read_systems(run)
-    name = name or (_read(run) or {}).get("default", UNTUNED.name)
+    untuned = next((role for role in PROPOSERS if run.has_model(role)), UNTUNED.name)
+    name = name or (_read(run) or {}).get("default", untuned)
+    if name in outdated_systems(run):
+        raise BadInputError(
+            f"{run.weights_file}: {name} was tuned by version 0.1, in which the word list was part of the language "
+            f"model; it is a term of its own now, so tune again: noisychannel tune {run.path}"
+        )
     if name in systems:
         return systems[name]
-    system = system_of(name, {**own_terms(run), **{n: s for tuned in systems.values() for n, s in tuned.terms.items()}})
+    system = system_of(name, known_terms(run))
     if not system.free:
         return TunedSystem(name, system.fixed, systems[UNTUNED.name].settings)
     raise BadInputError(
@@ -152,7 +181,7 @@ def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
 
 def _tuned(run: RunDirectory, name: str, entry: Mapping[str, Any]) -> TunedSystem:
     terms = {
-        term: TermSource(source["kind"], Path(os.path.normpath(run.path / source["run"])))
+        term: TermSource(source["kind"], (run.path.resolve() / source["run"]).resolve())
         for term, source in entry.get("terms", {}).items()
     }
     return TunedSystem(name, Weights.of(entry["weights"]), SearchSettings(**entry["search"]), entry, terms)
@@ -163,6 +192,10 @@ def _read(run: RunDirectory) -> dict[str, Any] | None:
         return None
     try:
         record: dict[str, Any] = json.loads(run.weights_file.read_text(encoding="utf-8"))
+        if not isinstance(record, dict) or not isinstance(record.get("systems"), dict):
+            raise ValueError("no systems")
+        if record.get("format", FORMAT) != FORMAT:
+            raise ValueError(f"format {record['format']}; this version reads format {FORMAT}")
     except ValueError as error:
         raise _damaged(run, error) from error
     return record

@@ -13,7 +13,7 @@ the key, what is expected and what was given. ``reading`` finds the values, ``ex
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -42,15 +42,22 @@ __all__ = [
 T = TypeVar("T")
 
 
-def parse_options(cls: type[T], words: Sequence[str], positional: Sequence[str] = (), usage: str = "") -> T:
+def parse_options(
+    cls: type[T],
+    words: Sequence[str],
+    positional: Sequence[str] = (),
+    usage: str = "",
+    unset: Collection[str] = (),
+) -> T:
     """The options of a command as an instance of the dataclass ``cls``. ``--help`` prints them after ``usage``.
 
     The fields in ``positional`` are given without a name, in order. A last one with a star, such as ``files*``, is a
     list and takes all remaining words. ``--key value`` and ``--key=value`` are the same, and so are ``-`` and ``_`` in
-    a key. An option that is true or false needs no value. A list can be given as a single value.
+    a key. An option that is true or false needs no value. A list can be given as a single value. ``unset``: keys whose
+    defaults ``--help`` does not show, because something else decides if they are not given.
     """
     if asks_for_help(words):
-        print(usage + "\noptions:\n" + describe_keys(cls))
+        print(usage + "\noptions:\n" + describe_keys(cls, unset))
         raise SystemExit(0)
     return _build(cls, read_words(cls, words, positional))
 

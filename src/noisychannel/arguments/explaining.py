@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import is_dataclass
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -15,10 +15,10 @@ LONGEST_LINE = 100
 """Characters of a line of ``--help``, unless the terminal is narrower."""
 
 
-def describe_keys(cls: type) -> str:
-    """The keys of a dataclass for ``--help``: options, what they do, and their defaults."""
+def describe_keys(cls: type, unset: Collection[str] = ()) -> str:
+    """The keys of a dataclass for ``--help``: options, what they do, and their defaults, except those of ``unset``."""
     width = min(LONGEST_LINE, shutil.get_terminal_size((LONGEST_LINE, 24)).columns)
-    return "\n".join(_describe(cls(), "", width))
+    return "\n".join(_describe(cls(), "", width, unset))
 
 
 def expected(kind: Any) -> str:
@@ -34,7 +34,7 @@ def expected(kind: Any) -> str:
     return PLAIN_NAMES.get(kind, str(kind))
 
 
-def _describe(defaults: Any, prefix: str, width: int) -> Iterator[str]:
+def _describe(defaults: Any, prefix: str, width: int, unset: Collection[str]) -> Iterator[str]:
     """The keys of a dataclass, then its sections, each under a line that says what it is about."""
     kinds, about = get_type_hints(type(defaults)), _descriptions(type(defaults))
     sections = {name: getattr(defaults, name) for name, kind in kinds.items() if is_dataclass(kind)}
@@ -42,11 +42,11 @@ def _describe(defaults: Any, prefix: str, width: int) -> Iterator[str]:
         if name not in sections:
             value = getattr(defaults, name)
             yield f"  --{prefix}{name}{' true|false' if value is True else _placeholder(kind)}"
-            text = about.get(name, "") + _default(value)
+            text = about.get(name, "") + ("" if name in unset else _default(value))
             yield from textwrap.wrap(text, width, initial_indent=" " * 8, subsequent_indent=" " * 8)
     for name, section in sections.items():
         yield f"\n{prefix}{name}: {about.get(name, '')}"
-        yield from _describe(section, f"{prefix}{name}.", width)
+        yield from _describe(section, f"{prefix}{name}.", width, unset)
 
 
 def _descriptions(cls: type) -> dict[str, str]:

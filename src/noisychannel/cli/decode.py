@@ -14,7 +14,8 @@ from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.explanation import explain
-from noisychannel.noisy_channel import NoisyChannel, load_tuned
+from noisychannel.loading import load_tuned
+from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.runs import RunDirectory
 from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions
 
@@ -70,7 +71,7 @@ class DecodeCommand(StreamOptions, SearchSettings):
 
 
 def run(words: list[str]) -> int:
-    options = parse_options(DecodeCommand, words, POSITIONAL, USAGE)
+    options = parse_options(DecodeCommand, words, POSITIONAL, USAGE, unset=SearchSettings.among(vars(SearchSettings())))
     if not options.run:
         raise BadInputError("decode needs a run directory: noisychannel decode runs/demo words.txt")
     reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from noisychannel.arguments import parse_options
+from noisychannel.arguments import given_values, parse_options
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
 from noisychannel.tuning.run import TuneOptions, tune_run
+from noisychannel.weights import read_system
 
 USAGE = """usage: noisychannel tune RUN [--systems direct+channel+lm] [--metric accuracy] [--k1 20] [--k2 10]
 
@@ -46,10 +48,15 @@ def run(words: list[str]) -> int:
     options = parse_options(TuneCommand, words, ("run",), USAGE)
     if not options.run:
         raise BadInputError("tune needs a run directory: noisychannel tune runs/demo")
-    settings = SearchSettings(**SearchSettings.among(asdict(options)))
-    results = tune_run(RunDirectory.open(Path(options.run)), options, settings, TerminalReporter())
+    try:
+        settings = SearchSettings().changed(**SearchSettings.among(given_values(TuneCommand, words, ("run",))))
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
+    directory = RunDirectory.open(Path(options.run))
+    results = tune_run(directory, options, settings, TerminalReporter())
     width = max(len(result.system) for result in results)
     for result in results:
         weights = "  ".join(f"{name} {value:.3g}" for name, value in result.weights.by_name().items())
         print(f"{result.system:<{width}}  dev {result.metric} {result.dev_score:.2f}  weights: {weights}")
+    print(f"noisychannel: decode {options.run} now uses {read_system(directory.groups()[0]).name}", file=sys.stderr)
     return 0

@@ -72,6 +72,8 @@ class Reranker(Generic[T]):
             columns[name] = (
                 scorer(inputs, outputs, contexts) if reads_contexts(scorer) else scorer(inputs, outputs)  # type: ignore[call-arg]
             )
+            if not hasattr(columns[name], "__len__"):
+                raise ValueError(f"the scorer {name} gave {columns[name]!r}, not a list of scores, one for each output")
             if len(columns[name]) != len(outputs):
                 raise ValueError(f"the scorer {name} gave {len(columns[name])} scores for {len(outputs)} outputs")
         return [{name: float(column[n]) for name, column in columns.items()} for n in range(len(outputs))]

@@ -75,6 +75,14 @@ class SearchSettings:
         limits = [] if self.max_length is None else [self.max_length]
         return min([*limits, *([] if self.max_growth is None else [input_length + self.max_growth])])
 
+    def changed(self, **given: Any) -> SearchSettings:
+        """These settings with others in their place. If k1 or k2 is given alone, the other follows if it must."""
+        if "k1" in given and "k2" not in given:
+            given["k2"] = min(self.k2, given["k1"])
+        if "k2" in given and "k1" not in given:
+            given["k1"] = max(self.k1, given["k2"])
+        return replace(self, **given)
+
     def for_direct(self) -> SearchSettings:
         """The same search without what asks the channel or the language model."""
         return replace(self, channel_alignment="marginal", lm_proposals=0)

@@ -9,7 +9,8 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.ids import UNK
-from noisychannel.noisy_channel import NoisyChannel, Output
+from noisychannel.noisy_channel import NoisyChannel
+from noisychannel.outputs import Output
 
 ROUNDING = 1e-3
 """Objectives of one output, in nats, that differ by less are the same, computed in another order."""

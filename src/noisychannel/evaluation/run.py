@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from noisychannel.data.codec import Codec
-from noisychannel.data.prepare import DataSource
-from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel
-from noisychannel.decode.settings import SearchSettings
+from noisychannel.arguments import check_at_least
+from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
-from noisychannel.evaluation.baselines import BASELINES
 from noisychannel.evaluation.decoding import average_lagging, best_alignments, search_errors
-from noisychannel.evaluation.held_out import HeldOut, as_seen, rows_of_groups
+from noisychannel.evaluation.group import EvaluationGroup
+from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import FloatArray, Metric, make_metric
+from noisychannel.evaluation.rows import held_out_rows, training_rows
 from noisychannel.evaluation.significance import confidence_interval, paired_bootstrap
 from noisychannel.evaluation.systems import ComparedSystem, compared_systems
 from noisychannel.evaluation.table import Bootstrap, EvaluationTable, MetricValue, SystemResult
-from noisychannel.noisy_channel import NoisyChannel, Output, load_systems
+from noisychannel.noisy_channel import NoisyChannel
+from noisychannel.outputs import Output
 from noisychannel.reporting import Reporter, Silent
 from noisychannel.runs import RunDirectory
-from noisychannel.weights import TunedSystem, read_systems
+from noisychannel.weights import outdated_systems, read_systems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +69,8 @@ class EvaluateOptions:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        for name, least in (("samples", 1), ("batch_size", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise BadInputError(f"--{name}: must be at least {least}, but is {getattr(self, name)}")
+        check_at_least(1, self, "samples", "batch_size")
+        check_at_least(0, self, "seed")
 
 
 def evaluate_run(
@@ -80,7 +79,7 @@ def evaluate_run(
     reporter: Reporter = Silent(),  # noqa: B008 (no state)
 ) -> EvaluationTable:
     """Decode and measure the test set with every system and baseline."""
-    rows = _test_rows(run, options)
+    rows = held_out_rows(run, options.file, options.outputs, options.columns)
     if not any(rows.values()):
         group = run.header()["group"]
         what = f"has no lines of the group {group!r}" if group else "empty"
@@ -89,6 +88,12 @@ def evaluate_run(
     codecs = next(iter(runs.values())).codecs()
     text = codecs[1].config
     metrics = [make_metric(name, options.tokenize if name == "bleu" else None, text) for name in options.metrics]
+    for of_group in runs.values():
+        if outdated := outdated_systems(of_group):
+            reporter.warn(
+                f"{of_group.weights_file}: {', '.join(outdated)} left out, because version 0.1 tuned it with the word "
+                f"list inside the language model; tune again: noisychannel tune {run.path}"
+            )
     names = options.systems or _systems_of_all(list(runs.values()), reporter)
     if not options.systems and names == ["direct"]:
         reporter.warn(
@@ -96,18 +101,28 @@ def evaluate_run(
             f"for the others, first run noisychannel tune {run.path}"
         )
     systems = compared_systems(list(runs.values()), names, options.k1, options.k2)
-    pairs = _training_rows(run, codecs, options.baselines)
-    groups = [_Group.load(group, of_group, systems, rows[group], options, reporter) for group, of_group in runs.items()]
+    pairs = training_rows(run, codecs, options.baselines)
+    groups = []
+    for n, (group, of_group) in enumerate(runs.items()):
+        own = [(system.label, system.tuned[n]) for system in systems]
+        groups.append(
+            EvaluationGroup.load(
+                group, of_group, own, rows[group], options.file, options.outputs[1:], options.device, reporter
+            )
+        )
     evaluation = _Evaluation(groups, metrics, options, reporter)
     # The direct models come first: all others are compared with them.
-    results = [evaluation.system(system) for system in systems]
+    results = [evaluation.system(n, system) for n, system in enumerate(systems)]
     baselines = [evaluation.baseline(name, pairs, systems[0].label) for name in dict.fromkeys(options.baselines)]
     return EvaluationTable(str(run.path), evaluation.held_out, metrics, evaluation.bootstrap, [*baselines, *results])
 
 
 def _systems_of_all(runs: Sequence[RunDirectory], reporter: Reporter) -> list[str]:
     """The systems that every group has; those that only some have are left out, and named."""
-    known = [[*read_systems(run), *(role for role in ("attention", "seq2seq") if run.has_model(role))] for run in runs]
+    known = []
+    for run in runs:
+        tuned = [name for name in read_systems(run) if name != "direct" or run.has_model("direct")]
+        known.append([*tuned, *(role for role in ("attention", "seq2seq") if run.has_model(role))])
     every = dict.fromkeys(name for systems in known for name in systems)
     names = [name for name in every if all(name in systems for systems in known)]
     if missing := [name for name in every if name not in names]:
@@ -115,56 +130,11 @@ def _systems_of_all(runs: Sequence[RunDirectory], reporter: Reporter) -> list[st
     return names
 
 
-@dataclass(frozen=True)
-class _Group:
-    """The models of one group and its test items; a run without groups is one group."""
-
-    name: str
-    models: Mapping[str, NoisyChannel]
-    """By the model that proposes."""
-    held_out: HeldOut
-    output_codec: Codec
-
-    @staticmethod
-    def load(
-        name: str,
-        run: RunDirectory,
-        systems: Sequence[ComparedSystem],
-        rows: Sequence[Row],
-        options: EvaluateOptions,
-        reporter: Reporter,
-    ) -> _Group:
-        models = {}
-        for proposer in dict.fromkeys(system.proposer for system in systems):
-            tuned = [each for system in systems if system.proposer == proposer for each in system.tuned]
-            terms = {term: source for each in tuned for term, source in each.terms.items()}
-            some = [each.system for each in tuned]
-            models[proposer] = load_systems(run, some, SearchSettings(), options.device, terms, reporter)
-        codec = next(iter(models.values())).output_codec
-        return _Group(name, models, HeldOut.read(options.file, rows, options.outputs[1:], codec), codec)
-
-    def under(self, label: str, tuned: TunedSystem) -> NoisyChannel:
-        """The models with the weights and the search of a system."""
-        try:
-            return self.models[tuned.system.proposer].reweighted(tuned.weights, tuned.settings)
-        except ValueError as error:
-            raise BadInputError(f"{label}: {error}") from error
-
-    def answers(self, baseline: str, rows: Sequence[Row]) -> list[str]:
-        """The outputs of a baseline, made from these training pairs; all text is treated as references are."""
-        codec = self.output_codec
-        answer = BASELINES[baseline](
-            (as_seen(row.input, codec), as_seen(row.output, codec), row.features) for row in rows
-        )
-        questions = zip(self.held_out.inputs, self.held_out.features, strict=True)
-        return [answer(as_seen(text, codec), features) for text, features in questions]
-
-
 class _Evaluation:
     """Rows of the table, one after another."""
 
     def __init__(
-        self, groups: Sequence[_Group], metrics: Sequence[Metric], options: EvaluateOptions, reporter: Reporter
+        self, groups: Sequence[EvaluationGroup], metrics: Sequence[Metric], options: EvaluateOptions, reporter: Reporter
     ) -> None:
         self.groups, self.metrics, self.options, self.reporter = groups, metrics, options, reporter
         self.held_out = HeldOut.of_all([group.held_out for group in groups])
@@ -176,9 +146,9 @@ class _Evaluation:
         # By row and metric: [N,S].
         self.statistics: dict[tuple[str, str], FloatArray] = {}
 
-    def system(self, system: ComparedSystem) -> SystemResult:
-        """Decode and measure. Alignments are not part of the time."""
-        models = [group.under(system.label, tuned) for group, tuned in zip(self.groups, system.tuned, strict=True)]
+    def system(self, n: int, system: ComparedSystem) -> SystemResult:
+        """Decode with the n-th system, and measure. Alignments are not part of the time."""
+        models = [group.models[n] for group in self.groups]
         with self.reporter.counting(f"decode {system.label}", len(self.held_out.inputs)) as progress:
             began = time.perf_counter()
             outputs = [
@@ -261,37 +231,3 @@ def _shared(groups: Sequence[str], settings: Sequence[dict[str, Any]]) -> dict[s
     """The settings of all groups, once if they are the same, else by group."""
     same = all(other == settings[0] for other in settings)
     return settings[0] if same else dict(zip(groups, settings, strict=True))
-
-
-def _training_rows(run: RunDirectory, codecs: Iterable[Codec], baselines: Sequence[str]) -> dict[str, list[Row]]:
-    """The pairs of each group that the baselines are made from; none if there are no baselines."""
-    for name in baselines:
-        if name not in BASELINES:
-            raise BadInputError(f"--baselines: unknown baseline {name!r}; there are {', '.join(BASELINES)}")
-    for side, codec in zip(("input", "output"), codecs, strict=True):
-        if "rules" in baselines and codec.config.units != "characters":
-            raise BadInputError(
-                f"--baselines: rules need characters, but the {side} of this run is split into {codec.config.units}; "
-                "leave rules out"
-            )
-    if not baselines:
-        return {}
-    try:
-        return rows_of_groups(run, DataSource(run.data_config).rows("train"))
-    except BadInputError as error:
-        raise BadInputError(f"--baselines needs the training pairs that config.yaml names: {error}") from error
-
-
-def _test_rows(run: RunDirectory, options: EvaluateOptions) -> dict[str, list[Row]]:
-    """The test items of each group of the run."""
-    data = run.data_config
-    trained = DataSource(data).columns
-    columns = trained if options.columns is None else Columns.parse(options.columns, "--columns", ("input", "output"))
-    if run.header()["groups"] != [""] and (options.outputs or "group" not in columns.roles):
-        raise BadInputError(
-            f"{run.path}: has groups, so FILE needs the outputs and a column that says which group "
-            "(--columns input,output,group); or name the directory of one of them"
-        )
-    if options.outputs:
-        return rows_of_groups(run, read_parallel([options.file], options.outputs[:1]))
-    return rows_of_groups(run, read_pairs([options.file], columns, data.feature_separator))

@@ -31,19 +31,16 @@ class ComparedSystem:
     compared_with: str | None
     """The label of a direct model; None for a direct model itself."""
 
-    @property
-    def proposer(self) -> str:
-        return self.tuned[0].system.proposer
-
 
 def compared_systems(
     runs: Sequence[RunDirectory], names: Sequence[str], k1: int | None, k2: int | None
 ) -> list[ComparedSystem]:
-    """The systems of these names, after the direct models that they are compared with."""
-    tuned = {
-        name: tuple(_widened(read_system(run, name), k1, k2) for run in runs)
-        for name in dict.fromkeys([DIRECT, *names])
-    }
+    """The systems of these names, after the direct models that they are compared with, if the runs have any."""
+    has_direct = all(run.has_model(DIRECT) for run in runs)
+    wanted = dict.fromkeys([*([DIRECT] if has_direct else []), *names])
+    tuned = {name: tuple(_widened(read_system(run, name), k1, k2) for run in runs) for name in wanted}
+    if not has_direct:
+        return [ComparedSystem(name, systems, None) for name, systems in tuned.items()]
     direct = tuned.pop(DIRECT)
     searches = {name: tuple(system.settings.for_direct() for system in systems) for name, systems in tuned.items()}
     labels = _labels(list(dict.fromkeys(searches.values())) or [tuple(system.settings for system in direct)])
@@ -56,11 +53,9 @@ def compared_systems(
 
 def _widened(system: TunedSystem, k1: int | None, k2: int | None) -> TunedSystem:
     """The system with another width of its search; a width that is not given follows the other if it must."""
-    search = system.settings
-    if k1 is None:
-        k1 = search.k1 if k2 is None else max(search.k1, k2)
+    given = {name: value for name, value in (("k1", k1), ("k2", k2)) if value is not None}
     try:
-        return replace(system, settings=replace(search, k1=k1, k2=min(search.k2, k1) if k2 is None else k2))
+        return replace(system, settings=system.settings.changed(**given))
     except ValueError as error:
         raise BadInputError(f"{system.name}: {error}") from error
 

@@ -19,7 +19,7 @@ from noisychannel.experiments.decoding import (
     features_of,
     load,
 )
-from noisychannel.noisy_channel import Output
+from noisychannel.outputs import Output
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import System
 from noisychannel.tuning import CandidatePool, optimise

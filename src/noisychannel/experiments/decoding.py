@@ -19,7 +19,8 @@ from noisychannel.evaluation.decoding import with_all_terms
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.experiments.experiment import ModelSet
 from noisychannel.experiments.items import Item
-from noisychannel.noisy_channel import NoisyChannel, Output
+from noisychannel.noisy_channel import NoisyChannel
+from noisychannel.outputs import Output
 
 DIGITS = 4
 """Decimals of the terms that are kept, in nats."""

@@ -219,6 +219,11 @@ def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
     not started may change.
     """
     before = parse_config(run.config_file)
+    # The sections of models that are not asked for now are those of the run.
+    config = replace(config)
+    for role in ROLES:
+        if role not in config.models:
+            setattr(config, role, before.model(role))
     begun = {role for role in ROLES if any(of_group.model_dir(role).exists() for of_group in run.groups())}
     known = _flat(asdict(before))
     for key, value in _flat(asdict(config)).items():

@@ -148,8 +148,11 @@ class CandidatePool:
         The terms of a partial output do not compare with those of a complete one (nothing had to explain the end), so
         partial outputs count only if there is no complete one.
         """
-        used = _used(system)
-        known = [(key, terms) for key, terms in self._terms[sentence].items() if terms.keys() >= used.keys()]
+        used, every = _used(system), self._terms[sentence]
+        known = [(key, terms) for key, terms in every.items() if terms.keys() >= used.keys()]
+        if not any(complete for _, complete in every):
+            # Only a partial output, which may lack terms: with no rival they do not matter.
+            known = [(key, dict.fromkeys(used, 0.0) | terms) for key, terms in every.items()]
         chosen = [(tokens, terms) for (tokens, complete), terms in known if complete]
         return [
             (tokens, np.array([terms[name] if name in used else 0.0 for name in system.terms], np.float64))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 
+from noisychannel.arguments import check_at_least
 from noisychannel.data.prepare import DataSource
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
@@ -14,13 +15,14 @@ from noisychannel.errors import BadInputError
 from noisychannel.evaluation.decoding import with_all_terms
 from noisychannel.evaluation.held_out import HeldOut, rows_of_groups
 from noisychannel.evaluation.metrics import make_metric
-from noisychannel.noisy_channel import NoisyChannel, load_systems
+from noisychannel.loading import load_systems
+from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.reporting import Progress, Reporter, Silent
 from noisychannel.runs import RunDirectory
-from noisychannel.systems import SYSTEMS, System
+from noisychannel.systems import PROPOSERS, SYSTEMS, System
 from noisychannel.tuning.loop import TuningResult, tune
 from noisychannel.tuning.pool import CandidatePool
-from noisychannel.weights import TermSource, TunedSystem, own_terms, system_of, write_systems
+from noisychannel.weights import TermSource, TunedSystem, known_terms, own_terms, system_of, write_systems
 
 FEW_PAIRS = 100
 """Weights tuned on fewer dev pairs fit these pairs rather than the task."""
@@ -56,10 +58,8 @@ class TuneOptions:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        for name, least in (("n_best", 1), ("limit", 1), ("batch_size", 1), ("iterations", 0), ("seed", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise BadInputError(f"--{name}: must be at least {least}, but is {value}")
+        check_at_least(1, self, "n_best", "limit", "batch_size")
+        check_at_least(0, self, "iterations", "seed")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,10 @@ def tune_run(
     # EOS counts: with a length of 1 there is only the empty output.
     if settings.max_length is not None and settings.max_length < 2:
         raise BadInputError(f"--max_length: must be at least 2, but is {settings.max_length}")
-    terms = dict(map(TermSource.parse, options.terms))
+    given = list(map(TermSource.parse, options.terms))
+    if len({name for name, _ in given}) < len(given):
+        raise BadInputError("--terms: two terms have the same name; give each a name of its own")
+    terms = {**known_terms(run.groups()[0]), **dict(given)}
     systems = choose_systems(run, options.systems, terms, reporter)
     rows = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
     tuned: list[TuningResult] = []
@@ -100,7 +103,8 @@ def tune_run(
         groups = [
             _Group(model, HeldOut.read("dev", of_group[: options.limit], (), model.output_codec))
             for group, of_group in rows.items()
-            for model in [load_systems(run.group(group), some, settings, options.device, terms, reporter)]
+            for sources in [terms_of_group(run, group, terms)]
+            for model in [load_systems(run.group(group), some, settings, options.device, sources, reporter)]
         ]
         tuned += _tune_systems(run, groups, some, terms, options, settings, reporter)
     for of_group in run.groups():
@@ -150,7 +154,7 @@ def _tune_systems(
             ]
             results.append(tune(system, decode, pool, options.iterations, options.seed, known=known))
             for of_group in run.groups():
-                available = {**own_terms(of_group), **terms}
+                available = terms_of_group(run, of_group.header()["group"], terms)
                 sources = {name: available[name] for name in system.extra}
                 write_systems(of_group, [tuned_system(results[-1], settings, len(references), sources)])
     return results
@@ -160,11 +164,11 @@ def choose_systems(
     run: RunDirectory, names: Sequence[str], terms: Mapping[str, TermSource], reporter: Reporter
 ) -> list[System]:
     """The systems named, or all that the run has models for, smallest first: a larger one starts from the smaller."""
-    available = {**own_terms(run.groups()[0]), **terms}
-    everything = [name for name in SYSTEMS if name != "direct"]
-    if available:
-        everything.append("+".join([everything[-1], *available]))
-    chosen = [system_of(name, available) for name in dict.fromkeys(names or everything)]
+    proposer = next((role for role in PROPOSERS if run.groups()[0].has_model(role)), "direct")
+    everything = [name.replace("direct", proposer) for name in SYSTEMS if name != "direct"]
+    if terms:
+        everything.append("+".join([everything[-1], *terms]))
+    chosen = [system_of(name, terms) for name in dict.fromkeys(names or everything)]
     for system in chosen:
         if not system.free:
             raise BadInputError(f"{system.name} has no weights to tune; name a larger system, or none for all")
@@ -186,8 +190,14 @@ def choose_systems(
             reporter.warn(warning)
     possible = [system for system in chosen if system.name not in lacking]
     if not possible:
-        raise BadInputError(f"{run.path}: there is nothing to tune; train a direct model first")
+        raise BadInputError(f"{run.path}: there is nothing to tune; train a direct model (--models direct) first")
     return sorted(possible, key=lambda system: len(system.free))
+
+
+def terms_of_group(run: RunDirectory, group: str, terms: Mapping[str, TermSource]) -> dict[str, TermSource]:
+    """The sources of the further terms for one group of a run: its own word list, and its part of other runs."""
+    own = own_terms(run.group(group))
+    return {name: own[name] if name in own else source.of_group(group) for name, source in terms.items()}
 
 
 def tuned_system(
