@@ -30,7 +30,7 @@ from noisychannel.experiments.report import markdown
 from noisychannel.experiments.results import merge
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.running import needed_runs, run_block, run_blocks
-from noisychannel.experiments.scores import Scorer
+from noisychannel.experiments.scores import RowScorer
 from noisychannel.experiments.training import groups_at_once, train_groups
 from noisychannel.runs import RunDirectory
 from noisychannel.tuning import TuningResult
@@ -99,7 +99,7 @@ def test_scores_are_those_of_sacrebleu_averaged_over_parts_and_seeds(toy: Toy, b
 def test_three_ways_to_average(average: str, expected: float) -> None:
     """Two items, all right, in one part; ten items, one right, in the other."""
     design = replace(DESIGN, metrics=("accuracy",), average=average)  # type: ignore[arg-type]
-    scorer = Scorer(design, [("a", [Item("x", ("yes",))] * 2), ("b", [Item("x", ("yes",))] * 10)])
+    scorer = RowScorer(design, [("a", [Item("x", ("yes",))] * 2), ("b", [Item("x", ("yes",))] * 10)])
     found = scorer.scores({1: ["yes"] * 3 + ["no"] * 9})["accuracy"]
     assert found["score"] == pytest.approx(expected)
     parts = found["parts"]
@@ -162,8 +162,8 @@ def test_units_are_drawn_whole() -> None:
     gain = np.repeat(np.random.default_rng(1).random(40) < 0.15, 8)
     better, base = {1: ["yes" if x else "no" for x in gain]}, {1: ["no"] * 320}
     design = replace(DESIGN, metrics=("accuracy",), average="items")
-    by_lemma = Scorer(design, [("a", [Item(str(n // 8), ("yes",)) for n in range(320)])])
-    by_item = Scorer(design, [("a", [Item(str(n), ("yes",)) for n in range(320)])])
+    by_lemma = RowScorer(design, [("a", [Item(str(n // 8), ("yes",)) for n in range(320)])])
+    by_item = RowScorer(design, [("a", [Item(str(n), ("yes",)) for n in range(320)])])
     assert by_lemma.p_value("accuracy", better, base) > by_item.p_value("accuracy", better, base)
     assert by_item.p_value("accuracy", better, base) < 0.01
     wide, narrow = (np.diff(scorer.interval("accuracy", better)) for scorer in (by_lemma, by_item))
@@ -348,7 +348,7 @@ def test_an_ensemble_chooses_by_the_sum(toy: Toy, directory: Path) -> None:
 def test_a_pool_chooses_the_best_of_all_searches(toy: Toy, directory: Path) -> None:
     task = ensemble_task(toy, 1)
     tried = (Weights(1.0), Weights(1.0, 0.5, 0.5, 0.1))
-    metric = Scorer(DESIGN, []).metrics["chrf"]
+    metric = RowScorer(DESIGN, []).metrics["chrf"]
     choice = choosing.PoolTask(FULL.make_system(), metric, tried, task, task).choose()
     searches = [replace(task, weights=weights, n_best=10).decode().parts for weights in tried]
     for part, lists in enumerate(choice.lists.parts):
@@ -477,7 +477,7 @@ def made_up_block(design: Design, right: dict[str, float]) -> Block:
     for row in design.rows:
         texts = ["yes" if n < 64 * right[row.label] else "no" for n in range(64)]
         n_best.append({1: {key: [NBestEntry(text, {})] for key, text in zip(items, texts, strict=True)}})
-        scorer = Scorer(design, [("a", list(items.values()))])
+        scorer = RowScorer(design, [("a", list(items.values()))])
         records.append({**row.record(), "scores": scorer.scores({1: texts})})
     about = {"block": "a", "noisychannel": "0", "commit": None, "date": "2020", "data": {}, "tuned": ""}
     return Block({"format": 2, **about, "rows": records}, items, n_best)
@@ -542,7 +542,7 @@ def test_the_table(results: dict) -> None:
 def test_parts_reported_separately_have_a_table_each(blocks: dict[str, Block], toy: Toy) -> None:
     design = replace(DESIGN, average="separate")
     plain = json.loads(json.dumps(blocks["plain"].record))
-    scorer = Scorer(design, blocks["plain"].parts())
+    scorer = RowScorer(design, blocks["plain"].parts())
     for n, row in enumerate(plain["rows"]):
         row["scores"] = scorer.scores(blocks["plain"].outputs(n))
     merged = merge(design, [Block(plain, blocks["plain"].items, blocks["plain"].n_best)])

@@ -161,7 +161,6 @@ def test_the_word_list_holds_the_training_outputs(trained: Path) -> None:
     beginnings = {output[:-1] for output in outputs} - outputs
     assert beginnings
     assert not any(listed(run, *beginnings))
-    assert not run.word_list_had_share
     records = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
     (record,) = [record for record in records if record["kind"] not in ("train", "dev")]
     assert record == {"model": "lm", "kind": "word list", "step": record["step"], "outputs": len(outputs)}
@@ -222,8 +221,6 @@ def test_models_of_version_0_1_have_the_same_log_probabilities(name: str) -> Non
 def test_a_word_list_of_version_0_1_is_read_without_its_share() -> None:
     run = RunDirectory.open(OLD / "word_list")
     assert "share" in load_metadata(run.word_list_file)
-    assert run.word_list_had_share
-    assert not RunDirectory.open(OLD / "plain").word_list_had_share
     assert listed(run, "aba", "abba", "baba", "ab", "bbbb") == [True, True, True, False, False]
 
 
@@ -237,7 +234,6 @@ def test_a_run_of_version_0_1_is_continued(old: Path) -> None:
     (lm,) = train(config)
     assert lm.step == 30
     assert lm.listed_outputs == 10
-    assert not run.word_list_had_share
     assert "share" not in run.metrics_file.read_text()
     assert listed(run, "aba", "abba", "bbbb") == [True, True, False]
 

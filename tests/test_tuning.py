@@ -289,7 +289,7 @@ def test_sentences_may_have_vocabularies_of_their_own() -> None:
     first = [hypothesis_of([1], [-1, -1, -1, 2])]
     assert pool.one_best_score([first, first]) == 100.0
     assert pool.one_best_score([first, [hypothesis_of([2], [-1, -1, -1, 2])]]) == 50.0
-    with pytest.raises(ValueError, match="2 sentences, but 1 ways"):
+    with pytest.raises(ValueError, match="2 sentences, 1 functions"):
         CandidatePool(make_metric("accuracy"), [["a"], ["b"]], [words])
 
 
@@ -333,9 +333,9 @@ def test_a_system_is_named_by_its_terms(name: str, roles: tuple[str, ...], free:
     [
         ("direct+chanel", "no term 'chanel'; did you mean channel?"),
         ("direct+word_list", "no term 'word_list'"),
-        ("direct+direct", "a term stands twice"),
-        ("direct+attention", "name one of direct, attention, seq2seq"),
-        ("lm+length", "or the channel"),
+        ("direct+direct", "a term is repeated"),
+        ("direct+attention", "exactly one of direct, attention, seq2seq"),
+        ("lm+length", "or else the channel"),
     ],
 )
 def test_names_that_are_no_systems(name: str, complaint: str) -> None:

@@ -22,7 +22,7 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, did_you_mean
 from noisychannel.outputs import OnlineText, Output
-from noisychannel.reporting import Progress, no_progress
+from noisychannel.reporting import Advance, no_progress
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS
 from noisychannel.weights import UNTUNED, TermSource, TunedSystem, known_terms, read_system
@@ -135,7 +135,7 @@ class NoisyChannel:
         n_best: int = 1,
         features: Sequence[Sequence[str]] | None = None,
         batch_size: int = 32,
-        progress: Progress = no_progress,
+        progress: Advance = no_progress,
         align: bool = True,
     ) -> list[list[Output]]:
         """The best outputs of each of many texts; those of similar length are decoded together."""

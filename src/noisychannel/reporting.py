@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeAlias
 
-Progress: TypeAlias = Callable[[int], None]
+Advance: TypeAlias = Callable[[int], None]
 """Called with how many more items are done."""
 
 
@@ -20,7 +20,7 @@ class Reporter(Protocol):
         """One line that a user should read; the work goes on."""
         ...
 
-    def counting(self, label: str, total: int | None = None) -> AbstractContextManager[Progress]:
+    def counting(self, label: str, total: int | None = None) -> AbstractContextManager[Advance]:
         """Count the items of one piece of work, from entering to leaving it."""
         ...
 
@@ -35,5 +35,5 @@ class Silent:
     def warn(self, message: str) -> None:
         return None
 
-    def counting(self, label: str, total: int | None = None) -> AbstractContextManager[Progress]:
+    def counting(self, label: str, total: int | None = None) -> AbstractContextManager[Advance]:
         return nullcontext(no_progress)

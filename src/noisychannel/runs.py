@@ -200,11 +200,6 @@ class RunDirectory(RunFiles):
             ) from error
         return WordList(words, reads_features).to(device)
 
-    @property
-    def word_list_had_share(self) -> bool:
-        """Whether the word list is of version 0.1, in which it was a part of the language model."""
-        return self.word_list_file.exists() and "share" in load_metadata(self.word_list_file)
-
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:

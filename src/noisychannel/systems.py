@@ -131,16 +131,13 @@ def make_system(name: str, extra: Mapping[str, FreeWeight] = {}) -> System:
     known = (*PROPOSERS, "channel", "lm", "length", *extra)
     for part in parts:
         if part not in known:
-            raise BadInputError(
-                f"unknown system {name!r}: there is no term {part!r}{did_you_mean(part, known)} "
-                f"The terms are {', '.join(known)}"
-            )
+            raise BadInputError(f"unknown system {name!r}: there is no term {part!r}{did_you_mean(part, known)}")
     if len(set(parts)) != len(parts):
-        raise BadInputError(f"unknown system {name!r}: a term stands twice; name each once")
+        raise BadInputError(f"unknown system {name!r}: a term is repeated")
     proposers = [part for part in parts if part in PROPOSERS]
     if len(proposers) > 1 or (not proposers and "channel" not in parts):
         raise BadInputError(
-            f"unknown system {name!r}: name one of {', '.join(PROPOSERS)}, or the channel (the direct model proposes)"
+            f"unknown system {name!r}: a system needs exactly one of {', '.join(PROPOSERS)}, or else the channel"
         )
     proposer = proposers[0] if proposers else "direct"
     fixed = Weights(direct=1.0) if proposers else Weights(direct=0.0, channel=1.0)

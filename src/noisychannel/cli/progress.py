@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as ProgressBar
 
-from noisychannel.reporting import Progress
+from noisychannel.reporting import Advance
 from noisychannel.training.events import Advanced, DevEvaluation, Event, Finished, Started
 
 
@@ -138,7 +138,7 @@ class TerminalReporter:
         print(f"noisychannel: {message}", file=sys.stderr)
 
     @contextmanager
-    def counting(self, label: str, total: int | None = None, enabled: bool = True) -> Iterator[Progress]:
+    def counting(self, label: str, total: int | None = None, enabled: bool = True) -> Iterator[Advance]:
         """A counter of items done, shown on a terminal and silent elsewhere."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         console = Console(stderr=True)

@@ -67,7 +67,7 @@ def search_errors(model: NoisyChannel, held_out: HeldOut, outputs: Sequence[Sequ
     )
 
 
-def best_alignments(
+def output_alignments(
     model: NoisyChannel, held_out: HeldOut, outputs: Sequence[Sequence[Output]]
 ) -> list[tuple[int, ...] | None]:
     """The direct model's alignment of the best output of each input; None if that is incomplete."""

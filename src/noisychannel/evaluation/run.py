@@ -12,7 +12,7 @@ import numpy as np
 from noisychannel.arguments import check_at_least
 from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
-from noisychannel.evaluation.decoding import average_lagging, best_alignments, search_errors
+from noisychannel.evaluation.decoding import average_lagging, output_alignments, search_errors
 from noisychannel.evaluation.group import EvaluationGroup
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import FloatArray, Metric, make_metric
@@ -44,10 +44,9 @@ class EvaluateOptions:
             same value in a column named -NAME in columns; or each line by itself.
         k1: Proposals of the direct model for each cell; as tuned if not given.
         k2: Survivors of each cell, at most k1; as tuned if not given.
-        search_errors: Count the inputs with a wrong output although the system itself prefers the reference, which the
-            search did not find.
-        samples: Of the bootstrap.
-        seed: Of the bootstrap.
+        search_errors: Count search errors: wrong outputs that the system itself scores below the reference.
+        samples: Number of bootstrap samples.
+        seed: Random seed of the bootstrap.
         batch_size: Inputs decoded together.
         device: auto takes a GPU if there is one.
     """
@@ -126,7 +125,7 @@ def _systems_of_all(runs: Sequence[RunDirectory], reporter: Reporter) -> list[st
     every = dict.fromkeys(name for systems in known for name in systems)
     names = [name for name in every if all(name in systems for systems in known)]
     if missing := [name for name in every if name not in names]:
-        reporter.warn(f"{', '.join(missing)}: left out, because it was not tuned for all groups")
+        reporter.warn(f"skipping {', '.join(missing)}: not tuned for every group")
     return names
 
 
@@ -214,7 +213,7 @@ class _Evaluation:
             return None
         alignments, lengths = [], []
         for group, model, of_group in zip(self.groups, models, outputs, strict=True):
-            alignments += best_alignments(model, group.held_out, of_group)
+            alignments += output_alignments(model, group.held_out, of_group)
             items = zip(group.held_out.inputs, group.held_out.features, strict=True)
             lengths += [len(model.input_codec.encode(*item)) for item in items]
         return average_lagging(alignments, lengths)

@@ -24,7 +24,7 @@ from noisychannel.experiments.decoding import DecodingTask, NBestEntry, PartList
 from noisychannel.experiments.experiment import Experiment
 from noisychannel.experiments.items import HeldOutName
 from noisychannel.experiments.rows import SystemRow
-from noisychannel.experiments.scores import Scorer
+from noisychannel.experiments.scores import RowScorer
 from noisychannel.experiments.tuning import TuningTask
 from noisychannel.training.jobs import choose_processes, cores
 from noisychannel.tuning import TuningResult
@@ -45,7 +45,7 @@ class RowResult:
     choices: dict[int, Choice]
     """By seed: the n-best lists, and the weights that chose."""
     scores: dict[str, dict[str, Any]]
-    """By metric; see ``Scorer.scores``."""
+    """By metric; see ``RowScorer.scores``."""
 
     @property
     def weights(self) -> Weights:
@@ -60,7 +60,7 @@ class RowResult:
 
 def measure(experiment: Experiment, rows: Sequence[SystemRow], held_out: HeldOutName = "test") -> list[RowResult]:
     """Measure these rows on dev or test. What an earlier command measured with the same models is used again."""
-    scorer = Scorer(experiment.design, [(part.name, part.held_out(held_out)) for part in experiment.parts])
+    scorer = RowScorer(experiment.design, [(part.name, part.held_out(held_out)) for part in experiment.parts])
     every = all_rows(experiment, rows)
     wanted = rows_to_tune(rows, every)
     # On one thread everything is done in the order of submission, in which nothing waits for what comes later.
@@ -134,7 +134,7 @@ class _Measuring:
     experiment: Experiment
     pool: Executor
     cache: Cache
-    scorer: Scorer
+    scorer: RowScorer
     held_out: HeldOutName
 
     def tune(self, row: SystemRow, smaller: Sequence[Future[TuningResult]]) -> TuningResult:

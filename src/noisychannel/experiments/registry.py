@@ -17,7 +17,7 @@ from noisychannel.experiments.inflection import sigmorphon, wiktionary
 from noisychannel.experiments.settings import Setup
 
 
-class Entry(NamedTuple):
+class ExperimentEntry(NamedTuple):
     """What the name of an experiment stands for."""
 
     design: Design
@@ -26,17 +26,17 @@ class Entry(NamedTuple):
 
 
 _ENTRIES = (
-    Entry(wiktionary.DESIGNS["noun"], partial(wiktionary.make_wiktionary, "noun")),
-    Entry(wiktionary.DESIGNS["verb"], partial(wiktionary.make_wiktionary, "verb")),
-    Entry(sigmorphon.DESIGNS[2017], partial(sigmorphon.make_sigmorphon, 2017)),
-    Entry(sigmorphon.DESIGNS[2023], partial(sigmorphon.make_sigmorphon, 2023)),
+    ExperimentEntry(wiktionary.DESIGNS["noun"], partial(wiktionary.make_wiktionary, "noun")),
+    ExperimentEntry(wiktionary.DESIGNS["verb"], partial(wiktionary.make_wiktionary, "verb")),
+    ExperimentEntry(sigmorphon.DESIGNS[2017], partial(sigmorphon.make_sigmorphon, 2017)),
+    ExperimentEntry(sigmorphon.DESIGNS[2023], partial(sigmorphon.make_sigmorphon, 2023)),
 )
-EXPERIMENTS: dict[str, Entry] = {entry.design.name: entry for entry in _ENTRIES}
+EXPERIMENTS: dict[str, ExperimentEntry] = {entry.design.name: entry for entry in _ENTRIES}
 SEVERAL = {"inflection-sigmorphon": ("inflection-sigmorphon2017", "inflection-sigmorphon2023")}
 """Names that stand for several experiments, one after the other."""
 
 
-def find_experiments(name: str) -> list[Entry]:
+def find_experiments(name: str) -> list[ExperimentEntry]:
     """The experiments of a name."""
     if not name:
         raise BadInputError(f"name an experiment: {', '.join([*EXPERIMENTS, *SEVERAL])}")

@@ -10,14 +10,16 @@ from noisychannel.atomic import write_text
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.blocks import read_blocks
 from noisychannel.experiments.plots import write_plots
-from noisychannel.experiments.registry import Entry
+from noisychannel.experiments.registry import ExperimentEntry
 from noisychannel.experiments.report import markdown
 from noisychannel.experiments.results import merge
 from noisychannel.experiments.running import run_blocks
 from noisychannel.experiments.settings import Setup
 
 
-def measure_blocks(entry: Entry, setup: Setup, results: Path, blocks: Sequence[str] = (), quick: bool = False) -> None:
+def measure_blocks(
+    entry: ExperimentEntry, setup: Setup, results: Path, blocks: Sequence[str] = (), quick: bool = False
+) -> None:
     """Run blocks and write their files into ``results``: those named, else the quick ones if quick, else all."""
     design = entry.design
     chosen = blocks or (design.quick_blocks if quick else ()) or tuple(design.blocks)
@@ -27,7 +29,7 @@ def measure_blocks(entry: Entry, setup: Setup, results: Path, blocks: Sequence[s
     run_blocks(entry.make(setup, quick), chosen, results, file_stem(entry, quick))
 
 
-def write_results(entry: Entry, results: Path, quick: bool = False, plots: Path | None = None) -> str:
+def write_results(entry: ExperimentEntry, results: Path, quick: bool = False, plots: Path | None = None) -> str:
     """Merge the block files in ``results`` into EXPERIMENT.json and EXPERIMENT.md; the Markdown.
 
     Nothing is measured, and no data is needed.
@@ -42,6 +44,6 @@ def write_results(entry: Entry, results: Path, quick: bool = False, plots: Path 
     return report
 
 
-def file_stem(entry: Entry, quick: bool) -> str:
+def file_stem(entry: ExperimentEntry, quick: bool) -> str:
     """The beginning of the names of result files."""
     return entry.design.name + ("-quick" if quick else "")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.blocks import FORMAT, Block
 from noisychannel.experiments.design import Design
-from noisychannel.experiments.scores import Outputs, Scorer, check_same_scores
+from noisychannel.experiments.scores import Outputs, RowScorer, check_same_scores
 
 EXAMPLES = 12
 """Of each kind."""
@@ -49,7 +49,7 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
                 f"{design.name}: the blocks {blocks[0].name} and {block.name} have different test items; "
                 "measure one of them again, with the data of the other"
             )
-    scorer = Scorer(design, blocks[0].parts())
+    scorer = RowScorer(design, blocks[0].parts())
     rows = _merged_rows(blocks)
     for row in rows:
         computed, recorded = scorer.scores(row.outputs), row.record["scores"]
@@ -89,7 +89,7 @@ def _merged_rows(blocks: Sequence[Block]) -> list[MergedRow]:
     return list(rows.values())
 
 
-def _compare(design: Design, scorer: Scorer, row: MergedRow, rows: Sequence[MergedRow]) -> None:
+def _compare(design: Design, scorer: RowScorer, row: MergedRow, rows: Sequence[MergedRow]) -> None:
     """Add the published figures, and for each metric and part that is reported, an interval and p-values."""
     row.record["published"] = dict(design.published.get(row.label, {}))
     baselines = {title: _baseline(name, row.record, rows) for title, name in design.baselines.items()}
@@ -119,7 +119,7 @@ def _not_measured(design: Design, measured: set[str]) -> dict[str, list[str]]:
     return {name: labels for name, labels in missing.items() if labels}
 
 
-def _examples(design: Design, scorer: Scorer, rows: Sequence[MergedRow]) -> dict[str, list[list[str]]]:
+def _examples(design: Design, scorer: RowScorer, rows: Sequence[MergedRow]) -> dict[str, list[list[str]]]:
     """Items on which two rows differ, with the models of the first seed, spread evenly over all such items."""
     by_label = {row.label: row for row in rows}
     if design.examples is None or not all(label in by_label for label in design.examples):

@@ -29,7 +29,7 @@ Outputs = Mapping[int, Sequence[str]]
 """By seed: the best output of each item, part after part."""
 
 
-class Scorer:
+class RowScorer:
     """Scores rows on the items of an experiment."""
 
     def __init__(self, design: Design, parts: Sequence[tuple[str, Sequence[Item]]]) -> None:

@@ -78,7 +78,9 @@ class CandidatePool:
         if not references:
             raise ValueError("tuning needs at least one development sentence")
         if len(texts) != len(references):
-            raise ValueError(f"there are references of {len(references)} sentences, but {len(texts)} ways to text")
+            raise ValueError(
+                f"each sentence needs a function from ids to text: {len(references)} sentences, {len(texts)} functions"
+            )
         self.metric = metric
         self._references = references
         self._texts = texts

@@ -17,7 +17,7 @@ from noisychannel.evaluation.held_out import HeldOut, rows_of_groups
 from noisychannel.evaluation.metrics import make_metric
 from noisychannel.loading import load_systems
 from noisychannel.noisy_channel import NoisyChannel
-from noisychannel.reporting import Progress, Reporter, Silent
+from noisychannel.reporting import Advance, Reporter, Silent
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS, SYSTEMS, System
 from noisychannel.tuning.loop import TuningResult, tune
@@ -41,7 +41,7 @@ class TuneOptions:
         n_best: Length of the n-best lists.
         iterations: Most rounds of decoding.
         limit: Use only so many dev pairs (of each group).
-        seed: Of the search over weights.
+        seed: Random seed of the search over weights.
         batch_size: Inputs decoded together.
         device: auto takes a GPU if there is one.
     """
@@ -69,7 +69,7 @@ class _Group:
     model: NoisyChannel
     dev: HeldOut
 
-    def decode(self, weights: Weights, options: TuneOptions, progress: Progress) -> list[list[Hypothesis]]:
+    def decode(self, weights: Weights, options: TuneOptions, progress: Advance) -> list[list[Hypothesis]]:
         """The n-best lists of the dev inputs, with every term of every model."""
         dev = self.dev
         outputs = self.model.reweighted(weights).batch(
@@ -127,8 +127,8 @@ def _tune_systems(
         raise BadInputError(f"{run.path}: there are no dev pairs to tune on; see --limit")
     if len(references) < FEW_PAIRS:
         reporter.warn(
-            f"{run.path}: tuning on {len(references)} dev pairs; weights that fit fewer than {FEW_PAIRS} may do worse "
-            "on other inputs than the direct model alone: give more dev pairs (data.dev, or a larger --limit)"
+            f"{run.path}: tuning on {len(references)} dev pairs. With fewer than {FEW_PAIRS}, weights may do worse on "
+            "other inputs than the direct model alone. Give more dev pairs (data.dev, or a larger --limit)"
         )
     metric = make_metric(options.metric, options.tokenize, groups[0].model.output_codec.config)
     texts = [group.model.output_codec.decode for group in groups for _ in group.dev.references]
