@@ -372,7 +372,7 @@ def test_groups_are_tuned_and_evaluated_together(tmp_path: Path, capsys) -> None
     (run.group("doubled").path / "weights.json").unlink()
     capsys.readouterr()
     assert main(["evaluate", str(run.path), files["test"], "--json", str(result)]) == 0
-    assert "direct+length, direct+lm: left out" in capsys.readouterr().err
+    assert "skipping direct+length, direct+lm" in capsys.readouterr().err
     assert [system["system"] for system in json.loads(result.read_text())["systems"]] == ["direct"]
     same = tmp_path / "same.tsv"
     same.write_text("".join(f"{x}\t{y}\t{group}\n" for x, y, group in items if group == "same"))
