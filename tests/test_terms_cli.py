@@ -258,6 +258,11 @@ def test_groups_have_terms_of_their_own(tmp_path: Path, capsys) -> None:
             "word_list": (run / group).resolve(),
             "news": (second / group).resolve(),
         }
+    # Tuned again without --terms, each group has its own source still; and a group alone finds its part of the run.
+    expected = {group: read_system(RunDirectory(run / group)).terms for group in ("one", "two")}
+    assert main(["tune", str(run), "--systems", "direct+lm+word_list+news", *FEW]) == 0
+    assert main(["tune", str(run / "two"), *terms, *FEW]) == 0
+    assert {group: read_system(RunDirectory(run / group)).terms for group in ("one", "two")} == expected
     result = tmp_path / "result.json"
     assert main(["evaluate", str(run), config.data.dev[0], "--json", str(result), "--device", "cpu"]) == 0
     record = json.loads(result.read_text())

@@ -22,7 +22,7 @@ from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS, SYSTEMS, System
 from noisychannel.tuning.loop import TuningResult, tune
 from noisychannel.tuning.pool import CandidatePool
-from noisychannel.weights import TermSource, TunedSystem, known_terms, own_terms, system_of, write_systems
+from noisychannel.weights import TermSource, TunedSystem, known_terms, system_of, write_systems
 
 FEW_PAIRS = 100
 """Weights tuned on fewer dev pairs fit these pairs rather than the task."""
@@ -91,11 +91,10 @@ def tune_run(
     # EOS counts: with a length of 1 there is only the empty output.
     if settings.max_length is not None and settings.max_length < 2:
         raise BadInputError(f"--max_length: must be at least 2, but is {settings.max_length}")
-    given = list(map(TermSource.parse, options.terms))
-    if len({name for name, _ in given}) < len(given):
+    terms = dict(map(TermSource.parse, options.terms))
+    if len(terms) < len(options.terms):
         raise BadInputError("--terms: two terms have the same name; give each a name of its own")
-    terms = {**known_terms(run.groups()[0]), **dict(given)}
-    systems = choose_systems(run, options.systems, terms, reporter)
+    systems = choose_systems(run, options.systems, terms_of(run.groups()[0], terms), reporter)
     rows = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
     tuned: list[TuningResult] = []
     for proposer in dict.fromkeys(system.proposer for system in systems):
@@ -103,7 +102,7 @@ def tune_run(
         groups = [
             _Group(model, HeldOut.read("dev", of_group[: options.limit], (), model.output_codec))
             for group, of_group in rows.items()
-            for sources in [terms_of_group(run, group, terms)]
+            for sources in [terms_of(run.group(group), terms)]
             for model in [load_systems(run.group(group), some, settings, options.device, sources, reporter)]
         ]
         tuned += _tune_systems(run, groups, some, terms, options, settings, reporter)
@@ -154,7 +153,7 @@ def _tune_systems(
             ]
             results.append(tune(system, decode, pool, options.iterations, options.seed, known=known))
             for of_group in run.groups():
-                available = terms_of_group(run, of_group.header()["group"], terms)
+                available = terms_of(of_group, terms)
                 sources = {name: available[name] for name in system.extra}
                 write_systems(of_group, [tuned_system(results[-1], settings, len(references), sources)])
     return results
@@ -194,10 +193,10 @@ def choose_systems(
     return sorted(possible, key=lambda system: len(system.free))
 
 
-def terms_of_group(run: RunDirectory, group: str, terms: Mapping[str, TermSource]) -> dict[str, TermSource]:
-    """The sources of the further terms for one group of a run: its own word list, and its part of other runs."""
-    own = own_terms(run.group(group))
-    return {name: own[name] if name in own else source.of_group(group) for name, source in terms.items()}
+def terms_of(run: RunDirectory, given: Mapping[str, TermSource]) -> dict[str, TermSource]:
+    """The further terms of a run without groups, or of one group: those it knows, and its part of the given ones."""
+    group = run.header()["group"]
+    return {**known_terms(run), **{name: source.of_group(group) for name, source in given.items()}}
 
 
 def tuned_system(
