@@ -120,7 +120,8 @@ def test_a_flipped_byte_in_a_compressed_file_is_found(tmp_path: Path, suffix: st
     file = tmp_path / f"flipped.txt{suffix}"
     file.write_bytes(damaged)
     number, complaint = read_until_refused(file)
-    assert complaint.startswith(f"{file}: damaged or truncated after line {number} (")
+    # bz2 gives out what it has decompressed before it checks it.
+    assert complaint.startswith((f"{file}: damaged or truncated after line {number} (", f"{file}:{number + 1}: NUL"))
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
@@ -194,7 +195,7 @@ def test_spaces_around_a_line_are_kept(tmp_path: Path) -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(
-    lines=st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=["Cs"])), max_size=6),
+    lines=st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff\0", exclude_categories=["Cs"])), max_size=6),
     end=st.sampled_from(["\n", "\r\n"]),
     suffix=st.sampled_from(list(COMPRESS)),
 )

@@ -7,6 +7,7 @@ import glob
 import gzip
 import io
 import lzma
+import stat
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,11 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from noisychannel.errors import BadInputError, missing_extra
+
+LONGEST_LINE = 1 << 26
+"""Bytes. What has no line end for so long is no text, such as /dev/zero."""
+KINDS = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"))
+UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Line(NamedTuple):
@@ -34,19 +40,43 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
     for pattern in patterns:
         if not pattern:
             raise BadInputError("a file name is empty; give a file, a directory or a glob")
-        path = Path(pattern).expanduser()
-        if path.is_dir():
-            files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
-            if not files:
-                raise BadInputError(f"{pattern}: the directory has no files")
-        elif path.exists():
-            files = [path]
-        else:
-            files = sorted(p for p in map(Path, glob.glob(str(path), recursive=True)) if p.is_file())
-        if not files:
-            raise BadInputError(f"{pattern}: no such file, and no file matches the pattern")
-        found += files
+        try:
+            found += _find(pattern)
+        except OSError as error:
+            raise BadInputError(f"{pattern}: cannot be read ({error.strerror})") from error
+        except RuntimeError as error:  # the home directory of a user who does not exist
+            raise BadInputError(f"{pattern}: {error}") from error
     return found
+
+
+def find_stored_files(patterns: Sequence[str]) -> list[Path]:
+    """``find_files`` for data that is read several times, now and later: a pipe is refused, without opening it."""
+    files = find_files(patterns)
+    for file in files:
+        mode = file.stat().st_mode
+        kind = next((name for is_kind, name in KINDS if is_kind(mode)), None)
+        if kind is None and file.is_relative_to("/dev"):
+            kind = "an open file"
+        if kind is not None:
+            raise BadInputError(
+                f"{file}: {kind}, but training data is read several times; write it to a file first, and name that"
+            )
+    return files
+
+
+def _find(pattern: str) -> list[Path]:
+    path = Path(pattern).expanduser()
+    if path.is_dir():
+        files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+        if not files:
+            raise BadInputError(f"{pattern}: the directory has no files")
+    elif path.exists():
+        files = [path]
+    else:
+        files = sorted(p for p in map(Path, glob.glob(str(path), recursive=True)) if p.is_file())
+    if not files:
+        raise BadInputError(f"{pattern}: no such file, and no file matches the pattern")
+    return files
 
 
 def read_lines(file: Path) -> Iterator[Line]:
@@ -66,10 +96,14 @@ class BadLine(NamedTuple):
 
 
 def read_stream(stream: IO[bytes], name: Path) -> Iterator[Line | BadLine]:
-    """The lines of an open stream. A line that is not UTF-8 is yielded as a ``BadLine``, and reading continues."""
+    """The lines of an open stream. A line that is no text is yielded as a ``BadLine``, and reading continues."""
     number = 0
     try:
-        for number, raw in enumerate(stream, start=1):
+        for number, raw in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), start=1):
+            if len(raw) > LONGEST_LINE:
+                raise BadInputError(
+                    f"{name}:{number}: longer than {LONGEST_LINE >> 20} MiB; not a text file with one item per line?"
+                )
             try:
                 yield Line(_decode(raw, name, number), name, number)
             except BadInputError as error:
@@ -107,6 +141,12 @@ def open_file(file: Path) -> IO[bytes]:
 
 
 def _decode(raw: bytes, file: Path, number: int) -> str:
+    if number == 1 and raw.startswith(UTF_16_MARKS):
+        raise BadInputError(f"{file}: UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {file} > NEW_FILE")
+    if b"\0" in raw:
+        raise BadInputError(
+            f"{file}:{number}: NUL byte at column {raw.index(0) + 1}; not a text file, or UTF-16: convert it to UTF-8"
+        )
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -137,9 +137,10 @@ def _file_rows(lines: Iterable[Line], columns: Columns) -> Iterator[tuple[list[s
         if len(values) != len(columns.roles):
             if columns.roles == ("output",):
                 raise BadInputError(f"{line.where}: a tab in a plain list; name its columns with unpaired_columns")
+            ends = "; its lines end in \\r: convert them to \\n" if "\r" in line.text else ""
             raise BadInputError(
                 f"{line.where}: {len(values)} tab-separated columns, but {len(columns.roles)} are expected "
-                f"({', '.join(columns.roles)})"
+                f"({', '.join(columns.roles)}){ends}"
             )
         yield values, line.where
 

@@ -13,7 +13,7 @@ role is a new entry of ``ROLES`` here and a section of the configuration.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
@@ -57,6 +57,11 @@ class ModelDescription(NamedTuple):
         """The model with new weights. KeyError or TypeError if this version has no such model."""
         return MODEL_CLASSES[self.class_name](**self.arguments)
 
+    @property
+    def parameters(self) -> int:
+        """The number of weights, without building the model."""
+        return _PARAMETERS[self.class_name](**self.arguments)
+
 
 @dataclass(frozen=True)
 class RoleEntry:
@@ -99,6 +104,62 @@ class RoleEntry:
             arguments["bidirectional"] = sizes.bidirectional
         return ModelDescription(self.class_name, {**own, **arguments, **self.fixed})
 
+
+def _of_lstm(inputs: int, hidden: int, layers: int, directions: int = 1) -> int:
+    """Four gates, each with a matrix for the inputs, one for the state, and two biases."""
+    first, others = (4 * hidden * (size + hidden + 2) for size in (inputs, directions * hidden))
+    return directions * (first + (layers - 1) * others)
+
+
+def _of_ssnt(
+    input_vocab_size: int,
+    output_vocab_size: int,
+    hidden_size: int,
+    num_layers: int = 1,
+    embedding_size: int | None = None,
+    bidirectional: bool = False,
+    **others: object,
+) -> int:
+    H, E, directions = hidden_size, embedding_size or hidden_size, 1 + bidirectional
+    encoder = input_vocab_size * E + _of_lstm(E, H, num_layers, directions)
+    decoder = output_vocab_size * E + _of_lstm(E, H, num_layers)
+    word = output_vocab_size * (directions * H + H + 1)
+    gate = H * (directions * H + H + 1) + H + 1
+    return encoder + decoder + word + gate
+
+
+def _of_language_model(
+    vocab_size: int, hidden_size: int, num_layers: int = 2, embedding_size: int | None = None, **others: object
+) -> int:
+    E = embedding_size or hidden_size
+    return vocab_size * E + _of_lstm(E, hidden_size, num_layers) + vocab_size * (hidden_size + 1)
+
+
+def _of_seq2seq(
+    input_vocab_size: int,
+    output_vocab_size: int,
+    hidden_size: int,
+    num_layers: int = 1,
+    embedding_size: int | None = None,
+    bidirectional: bool = False,
+    attention: bool = False,
+    **others: object,
+) -> int:
+    H, E, directions = hidden_size, embedding_size or hidden_size, 1 + bidirectional
+    state = directions * H
+    context = state if attention else 0
+    encoder = input_vocab_size * E + _of_lstm(E, H, num_layers, directions)
+    bridge = (state + 1) * 2 * num_layers * H
+    energy = H * (H + 1) + state * H + H if attention else 0
+    decoder = output_vocab_size * E + _of_lstm(E + context, H, num_layers)
+    return encoder + bridge + energy + decoder + output_vocab_size * (H + context + 1)
+
+
+_PARAMETERS: dict[str, Callable[..., int]] = {
+    "SSNT": _of_ssnt,
+    "LanguageModel": _of_language_model,
+    "Seq2Seq": _of_seq2seq,
+}
 
 NO_WORD_LIST = {"word_list": "is for the language model (lm)"}
 

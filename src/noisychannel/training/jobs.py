@@ -7,24 +7,23 @@ together. Each model has its own early stopping, checkpoints and metrics.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import threading
+import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 
 from noisychannel.devices import choose_device
 from noisychannel.errors import NoisyChannelError
 from noisychannel.models.stacked import unsupported
-from noisychannel.training.events import Event, Finished, Listener
+from noisychannel.processes import BOUND, interruption, start_shielded
+from noisychannel.training.events import Finished, Listener
 from noisychannel.training.learner import Job, Learner
 from noisychannel.training.loop import train_learner, train_model
 from noisychannel.training.together import train_together
@@ -34,6 +33,10 @@ GPU_PROCESSES = 8
 """The most processes that work on one GPU at the same time; each takes memory of its own."""
 MOST_TOGETHER = 32
 """The most models that one process trains together; more would gain little and take more memory."""
+SECONDS_BETWEEN_LOOKS = 0.2
+"""How soon a signal is noticed while worker processes train."""
+SECONDS_TO_END = 5.0
+"""What a process gets that is ending, so that its exit code says why."""
 
 
 def choose_processes(jobs: int, device: torch.device, wanted: int | None = None) -> int:
@@ -50,45 +53,125 @@ def run_jobs(
         return _run_together(jobs, listen, say)
     if processes == 1 or len(jobs) == 1:
         return _run_here(jobs, listen)
-    context = multiprocessing.get_context("spawn")
-    news: Any = context.Queue()
-    stop: Any = context.Event()
-    listener = threading.Thread(target=_pass_on, args=(news, listen), daemon=True)
-    listener.start()
-    start = (news, stop, max(1, cores() // processes))
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_start_worker, initargs=start)
-    try:
-        return _share_out(jobs, processes, pool)
-    except BrokenProcessPool as error:
-        raise NoisyChannelError(
-            "a training process was killed, perhaps because memory ran out; use fewer processes (--jobs 1)"
-        ) from error
-    finally:
-        # Processes that are still training finish their update, save their state, and stop.
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
-        news.put(None)
-        listener.join()
+    with interruption(at_once=False) as interrupted, _Workers(jobs, processes, listen) as workers:
+        while workers.assign():
+            workers.listen()
+            if interrupted.count > 1:
+                break
+            if interrupted.is_set():
+                workers.stop()
+        if interrupted.is_set():
+            interrupted.leave()
+    _raise_first(workers.errors, len(jobs))
+    return workers.finished
 
 
-def _share_out(jobs: Sequence[Job], processes: int, pool: ProcessPoolExecutor) -> list[Finished]:
-    """Never submit more jobs than there are processes: a job that waits inside the pool could not be cancelled."""
-    waiting = deque(jobs)
-    running: set[Future[Finished]] = set()
-    finished: list[Finished] = []
-    errors: list[Exception] = []
-    while waiting or running:
-        while waiting and len(running) < processes:
-            with _ignoring_interrupts():
-                running.add(pool.submit(_work, waiting.popleft()))
-        done, running = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
+class _Result(NamedTuple):
+    """What a worker answers to a job; neither, if it was asked to stop."""
+
+    finished: Finished | None = None
+    error: Exception | None = None
+
+
+class _Worker:
+    """A process that trains one model after another."""
+
+    def __init__(self) -> None:
+        self.connection, theirs = BOUND.Pipe()
+        self.process = BOUND.Process(target=_serve, args=(theirs,), daemon=True)
+        start_shielded(self.process)
+        theirs.close()
+        self.job: Job | None = None
+        self.training = False
+        """Whether the model is being trained; before that there is nothing to save."""
+
+    def give(self, job: Job) -> None:
+        self.job, self.training = job, False
+        with suppress(BrokenPipeError):  # it has died, which its connection tells when it is read
+            self.connection.send(job)
+
+    def ask_to_stop(self) -> None:
+        """After its update, with its state saved; at once if it does not train yet."""
+        if not self.training:
+            self.process.kill()
+        else:
+            with suppress(BrokenPipeError):
+                self.connection.send(None)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+class _Workers:
+    """The worker processes and their jobs. Leaving the block ends every process."""
+
+    def __init__(self, jobs: Sequence[Job], most: int, tell: Listener) -> None:
+        self.waiting, self.most, self.tell = deque(jobs), most, tell
+        self.workers: list[_Worker] = []
+        self.stopping = False
+        self.finished: list[Finished] = []
+        self.errors: list[Exception] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for worker in self.workers:
+            worker.end()
+
+    def assign(self) -> bool:
+        """Give every idle worker its next job. Returns whether there is something to wait for."""
+        idle = [worker for worker in self.workers if worker.job is None]
+        while self.waiting and not self.stopping and (idle or len(self.workers) < self.most):
+            if not idle:
+                idle.append(_Worker())
+                self.workers += idle
+            idle.pop().give(self.waiting.popleft())
+        return any(worker.job for worker in self.workers)
+
+    def listen(self) -> None:
+        """Pass on what the workers tell; return after a while, so that a signal is noticed."""
+        working = {worker.connection: worker for worker in self.workers if worker.job is not None}
+        for connection in wait(list(working), SECONDS_BETWEEN_LOOKS):
+            worker = working[cast(Any, connection)]
             try:
-                finished.append(future.result())
-            except NoisyChannelError as error:
-                errors.append(error)
-    _raise_first(errors, len(jobs))
-    return finished
+                told = worker.connection.recv()
+            except (EOFError, ConnectionResetError):
+                self._lose(worker)
+                continue
+            if isinstance(told, _Result):
+                worker.job = None
+                self.finished += [told.finished] if told.finished else []
+                self.errors += [told.error] if told.error else []
+            else:
+                worker.training = True
+                self.tell(told)
+
+    def stop(self) -> None:
+        """Let the models that are being trained finish their update and save their state; start no others."""
+        if not self.stopping:
+            self.stopping = True
+            for worker in self.workers:
+                worker.ask_to_stop()
+
+    def _lose(self, worker: _Worker) -> None:
+        """A worker has died. The others continue, without one in its place: perhaps there is not enough memory."""
+        worker.process.join(SECONDS_TO_END)
+        worker.end()
+        self.workers.remove(worker)
+        self.most = max(1, self.most - 1)
+        if worker.job is not None and not self.stopping:
+            code = worker.process.exitcode or 0
+            reason = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            cause = ", perhaps because memory ran out" if code == -signal.SIGKILL else ""
+            self.errors.append(
+                NoisyChannelError(
+                    f"{worker.job.label}: its process {reason}{cause}; repeat the command to resume it, "
+                    "with fewer processes at a time (--jobs 1)"
+                )
+            )
 
 
 def _graphs_work_for(job: Job) -> bool:
@@ -149,48 +232,23 @@ def _raise_first(errors: Sequence[Exception], jobs: int) -> None:
         raise NoisyChannelError(f"{errors[0]} {others}") from errors[0]
 
 
-def _pass_on(news: Any, listen: Listener) -> None:
-    while (event := news.get()) is not None:
-        listen(event)
-
-
-@contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    """Processes started in this block ignore ctrl-C until they train: the signal goes to the whole process group."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Worker:
-    """What a worker process knows from its start."""
-
-    news: Any
-    stop: Any
-    parent: int
+def _serve(connection: Connection) -> None:
+    """The work of a worker process: jobs come through the connection, events and results go back through it."""
+    while (job := connection.recv()) is not None:
+        connection.send(_answer(job, connection))
 
 
-def _start_worker(news: Any, stop: Any, threads: int) -> None:
-    _Worker.news, _Worker.stop, _Worker.parent = news, stop, os.getppid()
-    torch.set_num_threads(threads)
-
-
-def _orphaned_or_stopped() -> bool:
-    return _Worker.stop.is_set() or os.getppid() != _Worker.parent
-
-
-def _tell_parent(event: Event) -> None:
-    _Worker.news.put(event)
-
-
-def _work(job: Job) -> Finished:
-    return train_model(job, World(0, 1, choose_device(job.config.device)), _tell_parent, _orphaned_or_stopped)
+def _answer(job: Job, connection: Connection) -> _Result:
+    world = World(0, 1, choose_device(job.config.device))
+    try:
+        # During a training the parent sends nothing but the request to stop.
+        return _Result(finished=train_model(job, world, connection.send, connection.poll))
+    except KeyboardInterrupt:
+        return _Result()
+    except Exception as error:  # whatever it is, the parent raises it
+        error.add_note("".join(traceback.format_exception(error)))
+        return _Result(error=error)

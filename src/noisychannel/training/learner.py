@@ -44,6 +44,8 @@ class Job:
     run_dir: Path
     label: str
     """Its name in messages: the role, after the group if there are groups."""
+    threads: int = 1
+    """CPU threads, unless its training began with another number."""
 
 
 class Learner:
@@ -81,8 +83,9 @@ class Learner:
         data = self.train_corpus.fingerprint
         if self.files.state_file(role).exists():
             self.state = TrainingState.load(self.files.state_file(role), self.model, self.optimiser, data)
+            self.state.threads = self.state.threads or job.threads
         else:
-            self.state = TrainingState(rate, data)
+            self.state = TrainingState(rate, data, job.threads)
             if world.leads:
                 self.files.write_model_config(role, description)
                 self.state.save(self.files.state_file(role), self.model, self.optimiser)
@@ -223,13 +226,14 @@ class Learner:
         at_limit = not self._out_of_patience
         if self.world.leads:
             listed = self._write_word_list() if self.job.config.model(self.job.role).word_list else None
+            if listed is not None and self.metrics:
+                self.metrics.write(WORD_LIST, self.state.best_step, outputs=listed)
+            # Last: while the state is there, the training is unfinished, and all of the above is repeated.
             if at_limit:
                 self.save_state(interval_loss)
                 self.files.state_file(self.job.role).replace(self.files.stopped_file(self.job.role))
             else:
                 self.files.state_file(self.job.role).unlink()
-            if listed is not None and self.metrics:
-                self.metrics.write(WORD_LIST, self.state.best_step, outputs=listed)
         if self.metrics:
             self.metrics.close()
         state, seconds = self.state, time.monotonic() - self._began

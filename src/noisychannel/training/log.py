@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import math
 import os
@@ -10,6 +12,7 @@ from typing import Any
 
 from noisychannel.atomic import cannot_write, write_text
 from noisychannel.errors import missing_extra
+from noisychannel.training.state import TrainingState
 
 WORD_LIST = "word list"
 """The kind of the record of a word list; the other kinds are train and dev."""
@@ -27,11 +30,7 @@ class MetricsLog:
         finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
         record = {"model": self.model, "kind": kind, "step": step, **finite}
         try:
-            descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                os.write(descriptor, (json.dumps(record) + "\n").encode())
-            finally:
-                os.close(descriptor)
+            _append(self.file, (json.dumps(record) + "\n").encode())
         except OSError as error:
             raise cannot_write(self.file, error) from error
         if self._board is not None:
@@ -43,13 +42,17 @@ class MetricsLog:
             self._board.close()
 
 
-def forget_after(file: Path, model: str, step: int) -> None:
+def forget_after(file: Path, model: str, state: TrainingState | None) -> None:
     """Remove the records of a model that will be written again, and a last line that is incomplete.
 
-    These are the records after ``step``, and that of its word list, which is written at the end.
+    These are the records of what came after ``state``, and that of its word list, which is written at the end.
     """
     if not file.exists():
         return
+    # A state is saved after the records of its step, or before all of them: a training that ends evaluates once more.
+    last = {"train": -1, "dev": -1}
+    if state is not None:
+        last = {"train": state.step - (state.interval_symbols > 0), "dev": state.evaluated_step}
     kept = []
     for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
         try:
@@ -58,9 +61,22 @@ def forget_after(file: Path, model: str, step: int) -> None:
             continue
         if not isinstance(record, dict):
             continue
-        if record["model"] != model or (record["step"] <= step and record["kind"] in ("train", "dev")):
+        if record["model"] != model or record["step"] <= last.get(record["kind"], -1):
             kept.append(line)
     write_text(file, "".join(kept))
+
+
+def _append(file: Path, line: bytes) -> None:
+    """The whole line or nothing, also if the disk is full or other processes append."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        size = os.fstat(descriptor).st_size
+        if os.write(descriptor, line) < len(line):
+            os.ftruncate(descriptor, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(descriptor)
 
 
 def _summary_writer(directory: Path) -> Any:

@@ -7,11 +7,8 @@ change nothing but rounding.
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from noisychannel.data.batches import Rows, make_batch
 from noisychannel.data.corpus import Corpus
 from noisychannel.precision import Products, float32_products
+from noisychannel.processes import interruption
 from noisychannel.training.events import Finished, Listener
 from noisychannel.training.learner import Job, Learner
 from noisychannel.training.world import World
@@ -54,7 +52,12 @@ class _Training:
         learner, state, training = self.learner, self.learner.state, self.learner.training
         learner.announce()
         products: Products = "tf32" if training.precision == "tf32" else "ieee"
-        with interruption(self.world) as interrupted, float32_products(products, self.world.device):
+        with (
+            # Several processes would not stop at the same update. They stop at once, and resume from a checkpoint.
+            interruption(enabled=self.world.size == 1) as interrupted,
+            float32_products(products, self.world.device),
+            cpu_threads(state.threads),
+        ):
             learner.turn()
             while not learner.done:
                 update = learner.updates[state.position]
@@ -69,7 +72,7 @@ class _Training:
                     self._save_state()
                 if interrupted.is_set() or self.stopped():
                     self._save_state()
-                    raise KeyboardInterrupt
+                    interrupted.leave()
                 learner.turn()
             if state.evaluated_step < state.step:
                 self._evaluate()
@@ -126,23 +129,11 @@ class _Training:
 
 
 @contextmanager
-def interruption(world: World) -> Iterator[threading.Event]:
-    """Ctrl-C sets the event, so that the update is finished and saved first. A second ctrl-C stops at once.
-
-    Several processes would not stop at the same update, so they stop at once and resume from their last checkpoint.
-    """
-    event = threading.Event()
-    if world.size > 1 or threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-
-    def interrupt(signum: int, frame: Any) -> None:
-        if event.is_set():
-            raise KeyboardInterrupt
-        event.set()
-
-    before = signal.signal(signal.SIGINT, interrupt)
+def cpu_threads(number: int) -> Iterator[None]:
+    """Operations on the CPU use so many threads; rounding depends on it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
     try:
-        yield event
+        yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        torch.set_num_threads(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -10,13 +11,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from noisychannel.arguments import dump_config
 from noisychannel.atomic import cannot_write
 from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource, Prepared, open_corpus, prepare
+from noisychannel.data.sources import SOURCE_KEYS, Record, Sources, compare
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.registry import ROLES, Role
+from noisychannel.run_files import directory_name
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.events import Finished, Listener
@@ -24,10 +29,14 @@ from noisychannel.training.jobs import choose_processes, run_jobs
 from noisychannel.training.learner import Job
 from noisychannel.training.log import forget_after
 from noisychannel.training.loop import train_model
+from noisychannel.training.memory import check_sizes, processes_that_fit
 from noisychannel.training.state import TrainingState
 from noisychannel.training.world import World
 
 Say = Callable[[str], object]
+
+UNFINISHED_FILE = re.compile(r"\..+\.\d+\.tmp")
+"""The name under which ``atomic`` writes a file before it is complete."""
 
 FREE_TO_CHANGE = {
     "run_dir", "models", "device", "jobs", "tensorboard", "training.max_updates", "training.max_epochs",
@@ -54,7 +63,7 @@ def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: 
             world.wait()
             if not world.leads:
                 jobs = _jobs(run, config, run.header()["groups"])
-            finished = [train_model(job, world, listen) for job in jobs]
+            finished = [train_model(job, world, listen) for job in _with_threads(jobs, [config])]
             if world.leads and jobs:
                 _close(run, jobs, say)
             return finished if world.leads else []
@@ -73,8 +82,9 @@ def train_runs(
             jobs += _prepare_run(run, config, say, overwrite, locks.enter_context(_locked(run)))
         if not jobs:
             return []
-        processes = choose_processes(len(jobs), choose_device(configs[0].device), configs[0].jobs)
-        finished = run_jobs(jobs, processes, listen, say)
+        device = choose_device(configs[0].device)
+        processes = processes_that_fit(jobs, choose_processes(len(jobs), device, configs[0].jobs), device)
+        finished = run_jobs(_with_threads(jobs, configs), processes, listen, say)
         for config in configs:
             _close(RunDirectory(Path(config.run_dir)), jobs, say)
         return finished
@@ -86,6 +96,14 @@ def prepare_run(config: RunConfig, say: Say = print) -> None:
     with _locked(run) as begun:
         _prepare_run(run, config, say, False, begun)
         _remove_data(run)
+
+
+def _with_threads(jobs: Sequence[Job], configs: Sequence[RunConfig]) -> list[Job]:
+    """Share the threads among all models, finished or not: results depend on their number, and not on ``jobs``."""
+    groups = [len(RunDirectory(Path(config.run_dir)).header()["groups"]) for config in configs]
+    models = sum(len(config.models) * number for config, number in zip(configs, groups, strict=True))
+    threads = max(1, torch.get_num_threads() // models)
+    return [replace(job, threads=threads) for job in jobs]
 
 
 def _close(run: RunDirectory, jobs: Sequence[Job], say: Say) -> None:
@@ -101,6 +119,13 @@ def _remove_data(run: RunDirectory) -> None:
         shutil.rmtree(group.data_dir, ignore_errors=True)
 
 
+def _remove_unfinished_files(run: RunDirectory) -> None:
+    """Remove what writes that were killed have left. The run is locked, so nobody is writing now."""
+    for file in [*run.path.glob(".*.tmp"), *run.path.glob("[!.]*/.*.tmp"), *run.path.glob("[!.]*/[!.]*/.*.tmp")]:
+        if UNFINISHED_FILE.fullmatch(file.name):
+            file.unlink(missing_ok=True)
+
+
 def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool, begun: bool) -> list[Job]:
     """Prepare the run directory so that its unfinished models can be trained.
 
@@ -109,47 +134,57 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     ours = run.header_file.exists()
     if not ours and not begun and any(p.name != ".lock" for p in run.path.iterdir()):
         raise BadInputError(f"{run.path}: not empty, and not a run directory; choose another run_dir, or remove it")
+    _remove_unfinished_files(run)
     resumed = ours and not overwrite
     record = config
     codecs: dict[str, tuple[Codec, Codec]] | None = None
     if resumed:
         record = _continued(run, config)
         groups = run.header()["groups"]
-        if not _jobs(run, config, groups):
+        if not (jobs := _jobs(run, config, groups)):
+            _check_sources(run, config, say)
+            _remove_data(run)
             say(
                 f"{run.path}: nothing to do, every model is trained. A model that stopped at its limit continues with "
                 "a larger limit; a model that ran out of patience does not. --overwrite deletes all and starts over"
             )
             return []
+        check_sizes(config, {job.role for job in jobs})
         codecs = _codecs(run)
-    elif config.data.vocabularies is not None:
+    else:
+        check_sizes(config, config.models)
+    sources = Sources(config.data)
+    if not resumed and config.data.vocabularies is not None:
         codecs = _codecs(RunDirectory.open(Path(config.data.vocabularies)))
         if list(codecs) == [""]:  # one for all groups
             codecs = dict.fromkeys((row.group for row in DataSource(config.data).rows("train")), codecs[""])
 
     # Nothing is removed before the new data has been read without errors.
-    prepared = _prepare_data(run, config, codecs)
+    with _leaving_no_data(run):
+        prepared = prepare(config.data, lambda group: _data_dir(run, group, resumed), codecs)
+        hashes = sources.record()
+        for group, data in prepared.items() if resumed else ():
+            _check_data(run.group(group), data, config)
     if not resumed:
         _clear(run, list(prepared))
     for group, data in prepared.items():
         say(f"{group or 'data'}: " + "; ".join(f"{split} {counts.summary()}" for split, counts in data.counts.items()))
-        if resumed:
-            _check_data(run.group(group), data)
-        else:
+        if not resumed:
+            _settle(run.group(group), data)
             run.group(group).write_codecs(data.input_codec, data.output_codec)
-        _write_group(run.group(group), record, data, group)
+        _write_group(run.group(group), record, data, group, hashes)
     if list(prepared) != [""]:
         run.write_config(dump_config(record))
-        run.write_header(sorted(prepared), {})
+        run.write_header(sorted(prepared), {"sources": hashes})
     jobs = _jobs(run, config, sorted(prepared))
     for job in jobs:
         files = RunDirectory(job.run_dir)
         if files.finished(job.role):
             files.stopped_file(job.role).replace(files.state_file(job.role))
-        step = TrainingState.read(files.state_file(job.role)).step if files.state_file(job.role).exists() else 0
-        forget_after(files.metrics_file, job.role, step)
-        if step:
-            say(f"{job.label}: resuming at step {step}")
+        state = TrainingState.read(files.state_file(job.role)) if files.state_file(job.role).exists() else None
+        forget_after(files.metrics_file, job.role, state)
+        if state is not None and state.step:
+            say(f"{job.label}: resuming at step {state.step}")
     return jobs
 
 
@@ -157,14 +192,31 @@ def _codecs(run: RunDirectory) -> dict[str, tuple[Codec, Codec]]:
     return {group: run.group(group).codecs() for group in run.header()["groups"]}
 
 
-def _prepare_data(
-    run: RunDirectory, config: RunConfig, codecs: dict[str, tuple[Codec, Codec]] | None
-) -> dict[str, Prepared]:
+def _data_dir(run: RunDirectory, group: str, resumed: bool) -> Path:
+    """Where data is encoded. Before the run is cleared, the directory of a group may still be that of another run."""
+    return run.group(group).data_dir if resumed or not group else run.data_dir / directory_name(group)
+
+
+def _settle(run: RunDirectory, data: Prepared) -> None:
+    """Move the encoded data to the group that it belongs to."""
+    if data.directory != run.data_dir:
+        try:
+            run.path.mkdir(exist_ok=True)
+            _remove(run.data_dir)
+            data.directory.replace(run.data_dir)
+        except OSError as error:
+            raise cannot_write(run.data_dir, error) from error
+        data.directory = run.data_dir
+
+
+@contextmanager
+def _leaving_no_data(run: RunDirectory) -> Iterator[None]:
+    """Remove the encoded data if the block fails, and directories of groups that have nothing else."""
     try:
-        return prepare(config.data, lambda group: run.group(group).data_dir, codecs)
+        yield
     except BaseException:
-        for leftover in list(run.path.glob("**/.data")):
-            shutil.rmtree(leftover, ignore_errors=True)
+        for leftover in [run.path / ".data", *run.path.glob("[!.]*/.data")]:
+            _remove(leftover)
             if leftover.parent != run.path and not any(leftover.parent.iterdir()):
                 leftover.parent.rmdir()
         raise
@@ -187,11 +239,11 @@ def _goes_further(run: RunDirectory, config: RunConfig, role: Role) -> bool:
     return stopped.exists() and not TrainingState.read(stopped).at_limit(config.limits(role))
 
 
-def _write_group(run: RunDirectory, config: RunConfig, data: Prepared, group: str) -> None:
+def _write_group(run: RunDirectory, config: RunConfig, data: Prepared, group: str, sources: Record) -> None:
     """Configuration and header of a group. The header comes last: a directory that has it is complete."""
     run.write_config(dump_config(config))
     counts: dict[str, Any] = {split: {**asdict(c), "unknown": c.unknown.total()} for split, c in data.counts.items()}
-    run.write_header([""], {**counts, "fingerprints": _fingerprints(data)}, group)
+    run.write_header([""], {**counts, "fingerprints": _fingerprints(data), "sources": sources}, group)
 
 
 def _fingerprints(data: Prepared) -> dict[str, str]:
@@ -203,13 +255,39 @@ def _fingerprints(data: Prepared) -> dict[str, str]:
     }
 
 
-def _check_data(run: RunDirectory, data: Prepared) -> None:
-    before = run.header()["data"].get("fingerprints", {})
+def _check_data(run: RunDirectory, data: Prepared, config: RunConfig) -> None:
+    """Refuse data that is not what the models of the run see; the message names the key and the file."""
+    header = run.header()["data"]
+    before = header.get("fingerprints", {})
     for name, fingerprint in _fingerprints(data).items():
         if before.get(name) != fingerprint:
-            raise NoisyChannelError(
-                f"{run.path}: data.{name} has changed since the run was started; restore it or start over (--overwrite)"
-            )
+            keys = [key for key in SOURCE_KEYS if key.removesuffix("_outputs") == name]
+            changed = compare(config.data, header["sources"], keys).changed if "sources" in header else {}
+            raise _changed(run, name, *changed.values())
+
+
+def _changed(run: RunDirectory, key: str, *files: str) -> BadInputError:
+    where = f" ({', '.join(files)})" if files else ""
+    return BadInputError(
+        f"{run.path}: data.{key} has changed since the run was started{where}; restore it or start over (--overwrite)"
+    )
+
+
+def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> None:
+    """Refuse data that has changed since the models were trained. If its bytes differ, what the models see counts."""
+    recorded = run.header()["data"].get("sources")
+    differences = compare(config.data, recorded or {})
+    for key, reason in differences.missing.items():
+        say(f"{run.path}: data.{key} was not compared with what the models were trained on ({reason})")
+    if differences.missing:
+        for key, file in differences.changed.items() if recorded else ():
+            raise _changed(run, key, file)
+    if not differences.changed or differences.missing:
+        return
+    with _leaving_no_data(run):
+        prepared = prepare(config.data, lambda group: run.group(group).data_dir, _codecs(run))
+        for group, data in prepared.items():
+            _check_data(run.group(group), data, config)
 
 
 def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
@@ -239,20 +317,45 @@ def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
 
 
 def _clear(run: RunDirectory, groups: list[str]) -> None:
-    """Remove the files of an earlier training, and nothing else. The header of the whole run goes last."""
-    with suppress(NoisyChannelError):  # no header, one of another version, or a damaged one: starting over is the cure
-        groups = groups + list(run.header()["groups"])
+    """Remove the files of an earlier training, and nothing else.
+
+    The header is moved first: from then on the directory is an unfinished preparation, which the next command replaces.
+    It goes last, because it knows the groups. A link is removed, not what it points to.
+    """
+    old = RunDirectory(run.path / ".old")
+    try:
+        old.path.mkdir(exist_ok=True)
+        if run.header_file.exists():
+            run.header_file.replace(old.header_file)
+    except OSError as error:
+        raise cannot_write(run.path, error) from error
+    with suppress(NoisyChannelError):  # none, one of another version, or a damaged one: starting over is the cure
+        groups = groups + list(old.header()["groups"])
     for directory in [*dict.fromkeys(run.group(group).path for group in groups if group), run.path]:
-        for name in (*ROLES, "tensorboard"):
-            shutil.rmtree(directory / name, ignore_errors=True)
-        for side in ("input", "output"):
-            (directory / f"{side}.vocabulary.json").unlink(missing_ok=True)
-            (directory / f"{side}.sentencepiece").unlink(missing_ok=True)
-        for name in ("metrics.jsonl", "weights.json", "config.yaml", "run.json"):
-            (directory / name).unlink(missing_ok=True)
+        if directory.is_symlink() and directory != run.path:
+            _remove(directory)
+            continue
+        names = (*ROLES, "tensorboard", "metrics.jsonl", "weights.json", "config.yaml", "run.json")
+        sides = [f"{side}.{kind}" for side in ("input", "output") for kind in ("vocabulary.json", "sentencepiece")]
+        for name in (*names, *sides):
+            _remove(directory / name)
         if directory != run.path and directory.exists() and not any(directory.iterdir()):
             directory.rmdir()
+    _remove(old.path)
     run.forget()
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a directory with its content, or a link without what it points to."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise NoisyChannelError(
+            f"{error.filename or path}: cannot be removed ({error.strerror or error}); fix that, then try again"
+        ) from error
 
 
 @contextmanager
@@ -263,6 +366,7 @@ def _locked(run: RunDirectory) -> Iterator[bool]:
         run.path.mkdir(parents=True, exist_ok=True)
         begun = file.exists()
         empty = not any(run.path.iterdir())
+        ours = begun or empty or run.header_file.exists()
         lock = file.open("w")
     except OSError as error:
         raise cannot_write(run.path, error) from error
@@ -277,7 +381,7 @@ def _locked(run: RunDirectory) -> Iterator[bool]:
             yield begun or empty
         finally:
             # The file stays if our preparation was interrupted. It marks the content as ours to replace.
-            left_over = (begun or empty) and not run.header_file.exists()
+            left_over = ours and not run.header_file.exists()
             if not left_over or [p.name for p in run.path.iterdir()] == [file.name]:
                 file.unlink(missing_ok=True)
             if empty and not any(run.path.iterdir()):

@@ -28,6 +28,8 @@ class TrainingState:
     learning_rate: float
     data: str
     """The fingerprint of the training corpus."""
+    threads: int = 0
+    """CPU threads of each operation, which decide the rounding; 0 if a version before 0.3 has not recorded them."""
     epoch: int = 0
     position: int = 0
     """Updates done in this epoch."""

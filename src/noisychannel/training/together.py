@@ -31,10 +31,10 @@ from noisychannel.ids import EOS, PAD, inside
 from noisychannel.models.masks import Masks
 from noisychannel.models.stacked import share_weights, stack
 from noisychannel.precision import Products, float32_products
+from noisychannel.processes import interruption
 from noisychannel.training.events import Finished
 from noisychannel.training.graphs import capture
 from noisychannel.training.learner import Learner
-from noisychannel.training.loop import interruption
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
@@ -61,7 +61,7 @@ class _Together:
     def __init__(self, learners: Sequence[Learner], stopped: Callable[[], bool]) -> None:
         self.learners, self.stopped = list(learners), stopped
         first = learners[0]
-        self.world, self.training = first.world, first.training
+        self.training = first.training
         self.device = first.world.device
         self.train_data = _Data([learner.train_corpus for learner in learners], self.device)
         self.dev_data = _Data([learner.dev_corpus for learner in learners], self.device)
@@ -79,14 +79,14 @@ class _Together:
 
     def run(self) -> tuple[list[Finished], list[NoisyChannelError]]:
         products: Products = "tf32" if self.training.precision == "tf32" else "ieee"
-        with interruption(self.world) as interrupted, float32_products(products, self.device):
+        with interruption() as interrupted, float32_products(products, self.device):
             self._end_of_round()
             while self.active:
                 for _ in self._round():
                     if interrupted.is_set() or self.stopped():
                         self._collect()
                         self._checkpoint()
-                        raise KeyboardInterrupt
+                        interrupted.leave()
                 self._collect()
                 self._end_of_round()
                 if time.monotonic() - self.last_checkpoint > SECONDS_BETWEEN_CHECKPOINTS:
