@@ -1,15 +1,20 @@
 """A server that runs ``noisychannel`` commands in processes that die, or meet errors, at a chosen moment.
 
-It imports torch once and forks for each command, so a command takes a fraction of a second. Each line of its input is
+It imports torch once, and forks for each command, so a command takes a fraction of a second. Each line of its input is
 a request, each line of its output an answer, both JSON:
 
-    {"words": [...], "directory": DIR, "fault": "kill" | "torn" | "full" | "read-only" | null, "at": N, "after": SECONDS}
-    {"status": exit code, or minus the signal, "errors": what was printed on standard error, "changes": N}
+    {"words": [...], "directory": DIRECTORY, "fault": FAULT or null, "at": NUMBER, "after": SECONDS, "victim": FILE}
+    {"status": exit code, or minus the signal, "errors": what was printed on standard error, "changes": NUMBER}
 
 Every change of a file below ``directory`` is counted: a file opened for writing, flushed to disk, renamed, removed, a
-directory made or removed. The ``fault`` happens before change number ``at``: the process and its whole session get
-SIGKILL; ``torn`` cuts the file that is being flushed in half first; ``full`` and ``read-only`` raise the system's error
-from then on. ``after``: SIGKILL after so many seconds, wherever the command is.
+directory made or removed. The fault happens before the change with the number ``at``:
+
+    kill               SIGKILL, to this process and not to those that it has started
+    torn               the same, but a file that is being flushed is cut in half first
+    full, read-only    this change and all after it fail with the system's error
+    vanish             the file ``victim`` is removed
+
+``after``: SIGKILL after so many seconds, wherever the command is.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ class Faults:
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.directory, self.fault, self.at = request["directory"], request.get("fault"), request.get("at")
+        self.victim = request.get("victim")
         self.process, self.changes = os.getpid(), 0
         sys.addaudithook(self.hear)
         self.fsync = os.fsync
@@ -41,9 +47,10 @@ class Faults:
             threading.Timer(seconds, self.die).start()
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in CHANGES and self.process == os.getpid() and str(arguments[0]).startswith(self.directory):
-            if event != "open" or arguments[2] & (os.O_WRONLY | os.O_RDWR):
-                self.change()
+        if event not in CHANGES or not str(arguments[0]).startswith(self.directory):
+            return
+        if event != "open" or arguments[2] & (os.O_WRONLY | os.O_RDWR):
+            self.change()
 
     def flush(self, descriptor: int) -> None:
         if os.readlink(f"/proc/self/fd/{descriptor}").startswith(self.directory):
@@ -56,13 +63,15 @@ class Faults:
             return
         if self.fault in ERRORS:
             raise OSError(ERRORS[self.fault], os.strerror(ERRORS[self.fault]))
-        if self.fault == "torn":
-            self.fault = "kill"
+        fault, self.fault = self.fault, None
+        if fault == "vanish":
+            return os.unlink(self.victim)
+        if fault == "torn":
             tear()
         self.die()
 
     def die(self) -> None:
-        os.killpg(0, signal.SIGKILL)
+        os.kill(self.process, signal.SIGKILL)
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
@@ -94,8 +103,14 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve() -> None:
-    import noisychannel.cli.train  # noqa: F401  (with torch, once for all commands)
+    import torch
 
+    import noisychannel.cli.train  # noqa: F401
+
+    # An optimiser imports a second's worth of modules with its first step.
+    weight = torch.zeros(1, requires_grad=True)
+    weight.grad = torch.zeros(1)
+    torch.optim.Adam([weight], fused=True).step()
     print("ready", flush=True)
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)

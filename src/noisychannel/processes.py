@@ -14,7 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
+from multiprocessing import reduction, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import FrameType
@@ -50,6 +50,20 @@ def _end_with_parent() -> None:
     assert parent is not None
     wait([parent.sentinel])
     os._exit(1)
+
+
+class HeldOpen:
+    """A descriptor as an argument of a process, which keeps it open while it lives: a lock is held until both end."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Callable[[Any], HeldOpen], tuple[Any]]:
+        return _hold, (reduction.DupFd(self.descriptor),)
+
+
+def _hold(passed: Any) -> HeldOpen:
+    return HeldOpen(passed.detach())
 
 
 def start_shielded(process: SpawnProcess) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,8 @@ from noisychannel.errors import NoisyChannelError
 def save_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write a safetensors file."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_bytes(file, save(contiguous, dict(metadata)))
+    content = save(contiguous, dict(metadata))
+    write_bytes(file, _in_order(content) if len(metadata) > 1 else content)
 
 
 def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -31,6 +33,16 @@ def load_metadata(file: Path) -> dict[str, str]:
     """The metadata alone, which is quick for a file of any size."""
     with _opened(file) as opened:
         return opened.metadata() or {}
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same file with sorted metadata, which the library writes in any order: equal content gives equal bytes."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    ordered = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    assert len(ordered) <= end - 8
+    return content[:8] + ordered.ljust(end - 8) + content[end:]
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import torch
 from noisychannel.devices import choose_device
 from noisychannel.errors import NoisyChannelError
 from noisychannel.models.stacked import unsupported
-from noisychannel.processes import BOUND, interruption, start_shielded
+from noisychannel.processes import BOUND, HeldOpen, interruption, start_shielded
 from noisychannel.training.events import Finished, Listener
 from noisychannel.training.learner import Job, Learner
 from noisychannel.training.loop import train_learner, train_model
@@ -46,14 +46,21 @@ def choose_processes(jobs: int, device: torch.device, wanted: int | None = None)
 
 
 def run_jobs(
-    jobs: Sequence[Job], processes: int, listen: Listener, say: Callable[[str], object] = print
+    jobs: Sequence[Job],
+    processes: int,
+    listen: Listener,
+    say: Callable[[str], object] = print,
+    locks: Sequence[int] = (),
 ) -> list[Finished]:
-    """Train every model. One that fails does not stop the others; its error is raised when they are done."""
+    """Train every model. One that fails does not stop the others; its error is raised when they are done.
+
+    ``locks``: descriptors that every process holds open, so that a run stays locked until the last one has ended.
+    """
     if jobs and all(_graphs_work_for(job) for job in jobs):
         return _run_together(jobs, listen, say)
     if processes == 1 or len(jobs) == 1:
         return _run_here(jobs, listen)
-    with interruption(at_once=False) as interrupted, _Workers(jobs, processes, listen) as workers:
+    with interruption(at_once=False) as interrupted, _Workers(jobs, processes, listen, locks) as workers:
         while workers.assign():
             workers.listen()
             if interrupted.count > 1:
@@ -76,9 +83,9 @@ class _Result(NamedTuple):
 class _Worker:
     """A process that trains one model after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, locks: Sequence[int]) -> None:
         self.connection, theirs = BOUND.Pipe()
-        self.process = BOUND.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process = BOUND.Process(target=_serve, args=(theirs, [HeldOpen(lock) for lock in locks]), daemon=True)
         start_shielded(self.process)
         theirs.close()
         self.job: Job | None = None
@@ -107,8 +114,8 @@ class _Worker:
 class _Workers:
     """The worker processes and their jobs. Leaving the block ends every process."""
 
-    def __init__(self, jobs: Sequence[Job], most: int, tell: Listener) -> None:
-        self.waiting, self.most, self.tell = deque(jobs), most, tell
+    def __init__(self, jobs: Sequence[Job], most: int, tell: Listener, locks: Sequence[int]) -> None:
+        self.waiting, self.most, self.tell, self.locks = deque(jobs), most, tell, locks
         self.workers: list[_Worker] = []
         self.stopping = False
         self.finished: list[Finished] = []
@@ -126,7 +133,7 @@ class _Workers:
         idle = [worker for worker in self.workers if worker.job is None]
         while self.waiting and not self.stopping and (idle or len(self.workers) < self.most):
             if not idle:
-                idle.append(_Worker())
+                idle.append(_Worker(self.locks))
                 self.workers += idle
             idle.pop().give(self.waiting.popleft())
         return any(worker.job for worker in self.workers)
@@ -236,7 +243,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: Connection, locks: Sequence[HeldOpen]) -> None:
     """The work of a worker process: jobs come through the connection, events and results go back through it."""
     while (job := connection.recv()) is not None:
         connection.send(_answer(job, connection))

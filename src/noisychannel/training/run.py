@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import torch
 
@@ -35,6 +37,7 @@ from noisychannel.training.world import World
 
 Say = Callable[[str], object]
 
+SECONDS_FOR_LOCK = 1.0
 UNFINISHED_FILE = re.compile(r"\..+\.\d+\.tmp")
 """The name under which ``atomic`` writes a file before it is complete."""
 
@@ -57,9 +60,9 @@ def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: 
     try:
         if world.size == 1:
             return train_runs([config], listen, say, overwrite)
-        with _locked(run) if world.leads else nullcontext(False) as begun:
-            if world.leads:
-                jobs = _prepare_run(run, config, say, overwrite, begun)
+        with _locked(run) if world.leads else nullcontext() as lock:
+            if lock is not None:
+                jobs = _prepare_run(run, config, say, overwrite, lock.begun)
             world.wait()
             if not world.leads:
                 jobs = _jobs(run, config, run.header()["groups"])
@@ -75,16 +78,19 @@ def train_runs(
     configs: Sequence[RunConfig], listen: Listener, say: Say = print, overwrite: bool = False
 ) -> list[Finished]:
     """Train several runs at once, such as one per seed. On a GPU, models of one shape are trained together."""
-    with ExitStack() as locks:
+    with ExitStack() as stack:
         jobs: list[Job] = []
+        locks: list[int] = []
         for config in configs:
             run = RunDirectory(Path(config.run_dir))
-            jobs += _prepare_run(run, config, say, overwrite, locks.enter_context(_locked(run)))
+            lock = stack.enter_context(_locked(run))
+            jobs += _prepare_run(run, config, say, overwrite, lock.begun)
+            locks.append(lock.descriptor)
         if not jobs:
             return []
         device = choose_device(configs[0].device)
         processes = processes_that_fit(jobs, choose_processes(len(jobs), device, configs[0].jobs), device)
-        finished = run_jobs(_with_threads(jobs, configs), processes, listen, say)
+        finished = run_jobs(_with_threads(jobs, configs), processes, listen, say, locks)
         for config in configs:
             _close(RunDirectory(Path(config.run_dir)), jobs, say)
         return finished
@@ -93,8 +99,8 @@ def train_runs(
 def prepare_run(config: RunConfig, say: Say = print) -> None:
     """Create a run with its vocabularies, for other runs to share, and train nothing yet."""
     run = RunDirectory(Path(config.run_dir))
-    with _locked(run) as begun:
-        _prepare_run(run, config, say, False, begun)
+    with _locked(run) as lock:
+        _prepare_run(run, config, say, False, lock.begun)
         _remove_data(run)
 
 
@@ -115,8 +121,8 @@ def _close(run: RunDirectory, jobs: Sequence[Job], say: Say) -> None:
 
 
 def _remove_data(run: RunDirectory) -> None:
-    for group in run.groups():
-        shutil.rmtree(group.data_dir, ignore_errors=True)
+    for place in (run, *run.groups()):
+        shutil.rmtree(place.data_dir, ignore_errors=True)
 
 
 def _remove_unfinished_files(run: RunDirectory) -> None:
@@ -358,27 +364,27 @@ def _remove(path: Path) -> None:
         ) from error
 
 
+class _Lock(NamedTuple):
+    begun: bool
+    """Whether the content of the directory is ours to replace."""
+    descriptor: int
+
+
 @contextmanager
-def _locked(run: RunDirectory) -> Iterator[bool]:
-    """Keep other processes from training in the directory. Yields whether its content is ours to replace."""
+def _locked(run: RunDirectory) -> Iterator[_Lock]:
+    """Keep other processes from training in the directory."""
     file = run.path / ".lock"
     try:
         run.path.mkdir(parents=True, exist_ok=True)
         begun = file.exists()
         empty = not any(run.path.iterdir())
         ours = begun or empty or run.header_file.exists()
-        lock = file.open("w")
+        lock = _acquire(file)
     except OSError as error:
         raise cannot_write(run.path, error) from error
     with lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BadInputError(
-                f"{run.path}: in use by another process; wait until it has finished, or choose another run_dir"
-            ) from None
-        try:
-            yield begun or empty
+            yield _Lock(begun or empty, lock.fileno())
         finally:
             # The file stays if our preparation was interrupted. It marks the content as ours to replace.
             left_over = ours and not run.header_file.exists()
@@ -386,6 +392,25 @@ def _locked(run: RunDirectory) -> Iterator[bool]:
                 file.unlink(missing_ok=True)
             if empty and not any(run.path.iterdir()):
                 run.path.rmdir()
+
+
+def _acquire(file: Path) -> IO[str]:
+    """Lock a file. The processes of a training that was killed hold the lock for a moment longer."""
+    deadline = time.monotonic() + SECONDS_FOR_LOCK
+    while True:
+        lock = file.open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held the lock may have removed the file since it was opened.
+            if file.exists() and file.stat().st_ino == os.fstat(lock.fileno()).st_ino:
+                return lock
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise BadInputError(
+                    f"{file.parent}: in use by another process; wait until it has finished, or choose another run_dir"
+                ) from None
+            time.sleep(0.05)
+        lock.close()
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
