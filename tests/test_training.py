@@ -154,13 +154,6 @@ def test_same_seed_same_losses_other_seed_other_losses(tmp_path: Path) -> None:
     assert losses[0] == losses[1] != losses[2]
 
 
-def test_several_jobs_train_what_one_after_the_other_trains(tmp_path: Path) -> None:
-    here = toy_config(tmp_path / "here", models=("direct", "channel", "lm"), max_epochs=2)
-    apart = toy_config(tmp_path / "apart", models=("direct", "channel", "lm"), max_epochs=2)
-    apart.jobs = 2
-    assert train(apart) == pytest.approx(train(here), rel=1e-4)
-
-
 def test_early_stopping_keeps_the_best_model_and_decays_the_learning_rate(tmp_path: Path) -> None:
     config = toy_config(
         tmp_path, rows=30, max_epochs=200, patience=3, decay_patience=1, learning_rate=0.05, batch_size=10

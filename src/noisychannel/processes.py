@@ -14,42 +14,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from multiprocessing import reduction, resource_tracker
-from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import FrameType
 from typing import Any, NoReturn
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that ask a process to stop: ctrl-C, ``kill``, and a closed terminal."""
-
-
-class _BoundProcess(SpawnProcess):
-    """A process that ends with its parent."""
-
-    def __reduce__(self) -> tuple[Callable[[], _BoundProcess], tuple[()], dict[str, Any]]:
-        # _born runs before the state is read, whose target may import torch.
-        return _born, (), self.__dict__
-
-
-class _BoundContext(SpawnContext):
-    Process = _BoundProcess
-
-
-BOUND: SpawnContext = _BoundContext()
-"""The context of every pool and process of this package: new interpreters, which end with their parent."""
-
-
-def _born() -> _BoundProcess:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    return _BoundProcess.__new__(_BoundProcess)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    os._exit(1)
 
 
 class HeldOpen:
@@ -66,6 +38,39 @@ def _hold(passed: Any) -> HeldOpen:
     return HeldOpen(passed.detach())
 
 
+class _BoundProcess(SpawnProcess):
+    """A process that ends with its parent."""
+
+    def __reduce__(self) -> tuple[Callable[[HeldOpen], _BoundProcess], tuple[HeldOpen], dict[str, Any]]:
+        # _born runs before the state is read, whose target may import torch.
+        return _born, (HeldOpen(_lifeline(os.getpid())),), self.__dict__
+
+
+class _BoundContext(SpawnContext):
+    Process = _BoundProcess
+
+
+BOUND: SpawnContext = _BoundContext()
+"""The context of every pool and process of this package: new interpreters, which end with their parent."""
+
+
+@cache
+def _lifeline(process: int) -> int:
+    """The end of a pipe that children watch. The other end stays open in this process, and only here."""
+    watched, _ = os.pipe()
+    return watched
+
+
+def _born(lifeline: HeldOpen) -> _BoundProcess:
+    threading.Thread(target=_end_with_parent, args=(lifeline.descriptor,), daemon=True).start()
+    return _BoundProcess.__new__(_BoundProcess)
+
+
+def _end_with_parent(lifeline: int) -> None:
+    os.read(lifeline, 1)  # nothing is ever written
+    os._exit(1)
+
+
 def start_shielded(process: SpawnProcess) -> None:
     """Start a process that gets no signal of ``STOPPING``: its parent tells it when to stop.
 
@@ -78,6 +83,12 @@ def start_shielded(process: SpawnProcess) -> None:
         process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def kill_children() -> None:
+    """End every process that this one has started, at once."""
+    for process in multiprocessing.active_children():
+        process.kill()
 
 
 class Interruption:

@@ -27,7 +27,6 @@ that runs this one variant.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -44,6 +43,7 @@ from noisychannel.bench.timing import median_seconds, where_and_when
 from noisychannel.joint import word_log_probs
 from noisychannel.lattice import log_marginal
 from noisychannel.precision import float32_products
+from noisychannel.processes import BOUND
 from noisychannel.training.graphs import capture
 
 
@@ -254,7 +254,7 @@ def peak_memory(name: str, shape: Shape, device: str) -> float:
         run_once(VARIANTS[name], problem)
         torch.cuda.synchronize()
         return (torch.cuda.max_memory_allocated() - before) / 2**30
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with BOUND.Pool(1) as pool:
         return pool.apply(_resident_growth, (name, shape))
 
 

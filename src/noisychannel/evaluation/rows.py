@@ -7,13 +7,17 @@ from collections.abc import Iterable, Sequence
 from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel
+from noisychannel.data.sources import warnings_of
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.baselines import BASELINES
 from noisychannel.evaluation.held_out import rows_of_groups
+from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 
 
-def training_rows(run: RunDirectory, codecs: Iterable[Codec], baselines: Sequence[str]) -> dict[str, list[Row]]:
+def training_rows(
+    run: RunDirectory, codecs: Iterable[Codec], baselines: Sequence[str], reporter: Reporter
+) -> dict[str, list[Row]]:
     """The pairs of each group that the baselines are made from; none if there are no baselines."""
     for name in baselines:
         if name not in BASELINES:
@@ -26,6 +30,8 @@ def training_rows(run: RunDirectory, codecs: Iterable[Codec], baselines: Sequenc
             )
     if not baselines:
         return {}
+    for warning in warnings_of(run.data_config, run.header()["data"].get("sources"), ("train", "train_outputs")):
+        reporter.warn(warning)
     try:
         return rows_of_groups(run, DataSource(run.data_config).rows("train"))
     except BadInputError as error:

@@ -100,7 +100,7 @@ def evaluate_run(
             f"for the others, first run noisychannel tune {run.path}"
         )
     systems = compared_systems(list(runs.values()), names, options.k1, options.k2)
-    pairs = training_rows(run, codecs, options.baselines)
+    pairs = training_rows(run, codecs, options.baselines, reporter)
     groups = []
     for n, (group, of_group) in enumerate(runs.items()):
         own = [(system.label, system.tuned[n]) for system in systems]

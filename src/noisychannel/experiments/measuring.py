@@ -7,7 +7,6 @@ if its own row is not measured.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from noisychannel.experiments.items import HeldOutName
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.scores import RowScorer
 from noisychannel.experiments.tuning import TuningTask
+from noisychannel.processes import BOUND, kill_children
 from noisychannel.training.jobs import choose_processes, cores
 from noisychannel.tuning import TuningResult
 
@@ -78,7 +78,9 @@ def measure(experiment: Experiment, rows: Sequence[SystemRow], held_out: HeldOut
             waiting.append(threads.submit(measuring.collect, row, tuning, choices))
         try:
             return [future.result() for future in waiting]
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                kill_children()
             for executor in (threads, pool):
                 executor.shutdown(wait=False, cancel_futures=True)
             raise
@@ -241,8 +243,7 @@ def _processes(experiment: Experiment) -> Iterator[Executor]:
         yield _SameProcess()
         return
     number = jobs or choose_processes(cores(), choose_device(experiment.setup.device))
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(number, context, torch.set_num_threads, (max(1, cores() // number),)) as pool:
+    with ProcessPoolExecutor(number, BOUND, torch.set_num_threads, (max(1, cores() // number),)) as pool:
         yield pool
 
 

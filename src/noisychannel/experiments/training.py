@@ -6,7 +6,6 @@ are trained at the same time, but only as many as its memory holds.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -17,6 +16,7 @@ import torch
 from noisychannel.devices import choose_device
 from noisychannel.errors import NoisyChannelError
 from noisychannel.experiments.settings import Setup
+from noisychannel.processes import BOUND, kill_children
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
 from noisychannel.training.jobs import choose_processes
@@ -35,7 +35,7 @@ def train_groups(groups: Sequence[Group], setup: Setup) -> None:
         for group in waiting:
             setup.say(_train(group))
         return
-    with ProcessPoolExecutor(places, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(places, BOUND) as pool:
         futures = [pool.submit(_train, group) for group in waiting]
         try:
             for future in as_completed(futures):
@@ -46,7 +46,11 @@ def train_groups(groups: Sequence[Group], setup: Setup) -> None:
             ) from error
         finally:
             # After an error, groups that have not begun are not begun; those that run finish, and are kept.
-            pool.shutdown(wait=True, cancel_futures=True)
+            try:
+                pool.shutdown(wait=True, cancel_futures=True)
+            except KeyboardInterrupt:
+                kill_children()
+                raise
 
 
 def groups_at_once(groups: int, device: torch.device, jobs: int | None) -> int:

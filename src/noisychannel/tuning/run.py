@@ -8,6 +8,7 @@ from functools import cache
 
 from noisychannel.arguments import check_at_least
 from noisychannel.data.prepare import DataSource
+from noisychannel.data.sources import warnings_of
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
@@ -95,6 +96,8 @@ def tune_run(
     if len(terms) < len(options.terms):
         raise BadInputError("--terms: two terms have the same name; give each a name of its own")
     systems = choose_systems(run, options.systems, terms_of(run.groups()[0], terms), reporter)
+    for warning in warnings_of(run.data_config, run.header()["data"].get("sources"), ("dev", "dev_outputs")):
+        reporter.warn(warning)
     rows = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
     tuned: list[TuningResult] = []
     for proposer in dict.fromkeys(system.proposer for system in systems):
