@@ -17,7 +17,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisychannel.data.files import Line, find_files, read_lines
+from noisychannel.data import files
+from noisychannel.data.files import BadLine, Line, find_files, open_file, read_lines, read_stream
 from noisychannel.errors import BadInputError
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -175,6 +176,37 @@ def test_every_kind_of_bad_utf8_is_refused(tmp_path: Path, raw: bytes) -> None:
     assert read_until_refused(file)[1].startswith(f"{file}:3: not UTF-8")
 
 
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_a_nul_byte_is_no_text(tmp_path: Path, suffix: str) -> None:
+    file = write(tmp_path / f"nul.txt{suffix}", b"a\nb\0c\nd\n")
+    assert read_until_refused(file) == (
+        1,
+        f"{file}:2: NUL byte at column 2; not a text file, or UTF-16: convert it to UTF-8",
+    )
+    with open_file(file) as stream:
+        assert [type(line) for line in read_stream(stream, file)] == [Line, BadLine, Line]
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_utf_16_is_named(tmp_path: Path, order: str) -> None:
+    file = write(tmp_path / "wide.txt", "\ufeffschön\n".encode(f"utf-16-{order}"))
+    assert read_until_refused(file)[1].startswith(f"{file}: UTF-16, not UTF-8; convert it: iconv -f UTF-16")
+    unmarked = write(tmp_path / "unmarked.txt", "schön\n".encode(f"utf-16-{order}"))
+    assert "NUL byte" in read_until_refused(unmarked)[1]
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
+    with Path("/dev/zero").open("rb") as stream, pytest.raises(BadInputError, match="zero:1: longer than 64 MiB"):
+        next(read_stream(stream, Path("/dev/zero")))
+
+
+def test_a_long_line_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LONGEST_LINE", 100_000)
+    long = "x" * 99_999
+    assert texts(write(tmp_path / "long.txt", f"{long}\nb\n".encode())) == [long, "b"]
+    assert ":1: longer than" in read_until_refused(write(tmp_path / "longer.txt", f"{long}xx\nb\n".encode()))[1]
+
+
 def test_a_byte_order_mark_is_removed_at_the_beginning_only(tmp_path: Path) -> None:
     assert texts(write(tmp_path / "bom.txt", "\ufeffa\n\ufeffb\n".encode())) == ["a", "\ufeffb"]
 
@@ -260,3 +292,9 @@ def test_a_pattern_that_names_nothing_is_refused(tree: Path, pattern: str) -> No
 def test_an_empty_name_is_refused_rather_than_read_as_this_directory() -> None:
     with pytest.raises(BadInputError, match="a file name is empty"):
         find_files([""])
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "~nobody-of-this-name/x"])
+def test_a_name_that_the_system_refuses_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadInputError, match=f"^{name}: "):
+        find_files([name])

@@ -21,6 +21,8 @@ from noisychannel.runs import RunDirectory
 from noisychannel.tensors import load_tensors
 from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.events import Finished
+from noisychannel.training.learner import Learner
+from noisychannel.training.log import MetricsLog
 from noisychannel.training.run import train_run, train_runs
 from toys import copy, double_vowels, reverse, toy_config
 
@@ -378,3 +380,119 @@ def test_training_further_asks_for_new_weights(tmp_path: Path) -> None:
     said: list[str] = []
     train_run(config, lambda event: None, said.append)
     assert any("tune again" in line for line in said)
+
+
+def grouped(config: RunConfig) -> RunConfig:
+    """The same pairs in two groups, a and b."""
+    for file in map(Path, (*config.data.train, *config.data.dev)):
+        lines = file.read_text().splitlines()
+        file.write_text("".join(f"{line}\t{'ab'[n % 2]}\n" for n, line in enumerate(lines)))
+    config.data.columns = "input,output,group"
+    return config
+
+
+def test_starting_over_replaces_a_linked_model_and_leaves_what_the_link_points_to(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, models=("direct", "lm"), rows=40, max_epochs=1)
+    train(config)
+    run = Path(config.run_dir)
+    for name in ("lm", "metrics.jsonl"):
+        (run / name).rename(tmp_path / name)
+        (run / name).symlink_to(tmp_path / name)
+    kept = (tmp_path / "lm/model.safetensors").read_bytes()
+    records_before = (tmp_path / "metrics.jsonl").read_text()
+    config.seed = 2
+    assert set(train(config, overwrite=True)) == {"direct", "lm"}
+    assert not (run / "lm").is_symlink()
+    assert not (run / "metrics.jsonl").is_symlink()
+    assert (run / "lm/model.safetensors").read_bytes() != kept
+    assert (tmp_path / "lm/model.safetensors").read_bytes() == kept
+    assert (tmp_path / "metrics.jsonl").read_text() == records_before
+
+
+def test_starting_over_replaces_a_linked_group_and_leaves_the_other_run(tmp_path: Path) -> None:
+    config = grouped(toy_config(tmp_path, rows=40, max_epochs=1))
+    train(config)
+    run, other = Path(config.run_dir), tmp_path / "other"
+    (run / "a").rename(other)
+    (run / "a").symlink_to(other)
+    kept = {file: file.read_bytes() for file in other.rglob("*") if file.is_file()}
+    config.seed = 2
+    train(config, overwrite=True)
+    assert not (run / "a").is_symlink()
+    assert (run / "a/direct/model.safetensors").read_bytes() != kept[other / "direct/model.safetensors"]
+    assert {file: file.read_bytes() for file in other.rglob("*") if file.is_file()} == kept
+
+
+def test_a_run_may_be_a_link_to_a_directory(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, rows=40, max_epochs=1)
+    (tmp_path / "elsewhere").mkdir()
+    Path(config.run_dir).symlink_to(tmp_path / "elsewhere")
+    train(config)
+    before = (tmp_path / "elsewhere/direct/model.safetensors").read_bytes()
+    config.seed = 2
+    train(config, overwrite=True)
+    assert Path(config.run_dir).is_symlink()
+    assert (tmp_path / "elsewhere/direct/model.safetensors").read_bytes() != before
+
+
+def test_what_a_killed_write_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    config = grouped(toy_config(tmp_path, rows=40, max_epochs=1))
+    train(config)
+    run = Path(config.run_dir)
+    left = [run / ".run.json.123.tmp", run / "a/.config.yaml.7.tmp", run / "a/direct/.model.safetensors.99.tmp"]
+    others = [run / "notes.tmp", run / "a/.mine.tmp"]
+    for file in (*left, *others):
+        file.write_text("")
+    train(config)
+    assert not any(file.exists() for file in left)
+    assert all(file.exists() for file in others)
+
+
+def test_an_evaluation_that_ends_a_training_is_recorded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint of the last step, then the last evaluation: killed between its record and its checkpoint."""
+    whole, killed = (
+        toy_config(tmp_path / name, rows=50, max_epochs=None, max_updates=3, evaluate_every=2, checkpoint_every=3)
+        for name in ("whole", "killed")
+    )
+    train(whole)
+    save = Learner.save_state
+
+    def die(self: Learner, interval_loss: float) -> None:
+        if self.state.evaluated_step == 3:
+            raise KeyboardInterrupt
+        save(self, interval_loss)
+
+    monkeypatch.setattr(Learner, "save_state", die)
+    with pytest.raises(KeyboardInterrupt):
+        train(killed)
+    assert records(killed) == records(whole)
+    monkeypatch.setattr(Learner, "save_state", save)
+    train(killed)
+    assert records(killed) == records(whole)
+
+
+def test_a_record_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl", "lm")
+    log.write("train", 1, loss=0.5)
+    before = log.file.read_bytes()
+    write = os.write
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:9]))
+        with pytest.raises(NoisyChannelError, match=r"metrics\.jsonl: cannot be written \(No space left on device\)"):
+            log.write("train", 2, loss=0.4)
+    assert log.file.read_bytes() == before
+
+
+def test_a_training_keeps_its_number_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shared by all models of the run, whatever is left of them, and kept when it resumes: rounding depends on it."""
+    seen: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(torch, "set_num_threads", seen.append)
+    config = toy_config(tmp_path, models=("direct", "lm"), rows=40, max_epochs=None, max_updates=2)
+    train(config)
+    assert seen == [4, 8, 4, 8]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    config.training.max_updates = 4
+    seen.clear()
+    train(config)
+    assert seen == [4, 2, 4, 2]

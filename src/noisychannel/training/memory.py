@@ -7,12 +7,13 @@ Batches, the interpreter and the libraries come on top. It is compared with all 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
-from noisychannel.data.prepare import DataSource, open_corpus
+from noisychannel.data.codec import Codec
+from noisychannel.data.prepare import DataSource, Prepared, open_corpus
 from noisychannel.devices import choose_device, free_memory
 from noisychannel.errors import BadInputError
 from noisychannel.ids import SPECIAL_SYMBOLS
@@ -33,45 +34,47 @@ GIB = 1 << 30
 
 
 def check_sizes(config: RunConfig, roles: Iterable[Role]) -> None:
-    """Before any data is read: refuse models that do not fit even with the smallest vocabulary."""
+    """Before any data is read: refuse models that do not fit even with the smallest vocabularies."""
     for role in roles:
         _check_weights(config, role, LEAST_SYMBOLS, role)
 
 
-def processes_that_fit(jobs: Sequence[Job], processes: int, device: torch.device) -> int:
-    """At most ``processes``, and no more than have enough memory at the same time.
+def check_prepared(config: RunConfig, roles: Iterable[Role], data: Prepared, group: str) -> None:
+    """Refuse models that do not fit with the vocabularies of the data, or with its longest row."""
+    free = free_memory(choose_device(config.device))
+    for role in roles:
+        label = f"{group} {role}".strip()
+        model = _check_weights(config, role, _symbols(data.input_codec, data.output_codec), label)
+        corpus = open_corpus(data.directory, ROLES[role].trained_on, "train")
+        I = 0 if corpus.inputs is None else int(corpus.inputs.lengths.max())
+        J = int(corpus.outputs.lengths.max())
+        if free is not None and (need := one_row(model, I, J)) > free:
+            pair = f"{I:,} × {J:,} symbols" if I else f"{J:,} symbols"
+            raise BadInputError(
+                f"{label}: the longest line of the training data ({pair}) needs at least {_gib(need)} of memory, but "
+                f"{_gib(free)} are free; set data.input.max_length and data.output.max_length, or split long lines"
+            )
 
-    A model that does not fit is refused, and so is a number of the configuration that does not.
-    """
-    needs = sorted((_check_job(job) for job in jobs), reverse=True)
-    free = free_memory(device)
-    if free is None or device.type == "cuda":
+
+def processes_that_fit(jobs: Sequence[Job], processes: int, say: Callable[[str], object]) -> int:
+    """At most ``processes``, and no more than have enough memory at the same time."""
+    sizes = [_symbols(*RunDirectory(job.run_dir).codecs()) for job in jobs]
+    models = [_describe(job.config, job.role, symbols) for job, symbols in zip(jobs, sizes, strict=True)]
+    needs = sorted((FLOAT * IN_CHECKPOINT * model.parameters for model in models), reverse=True)
+    free = free_memory(torch.device("cpu"))
+    if free is None:
         return processes
     fitting = next(n for n in range(processes, 0, -1) if n == 1 or sum(needs[:n]) <= free)
-    if jobs[0].config.jobs is not None and fitting < processes:
-        raise BadInputError(
-            f"jobs: {processes} models at a time need at least {_gib(sum(needs[:processes]))} of memory, "
-            f"but {_gib(free)} are free; use --jobs {fitting}"
+    if fitting < processes:
+        say(
+            f"{processes} models at a time need at least {_gib(sum(needs[:processes]))} of memory, "
+            f"but {_gib(free)} are free; training {fitting} at a time"
         )
     return fitting
 
 
-def _check_job(job: Job) -> int:
-    """Refuse a model that does not fit with its vocabularies and its longest row; the bytes that it needs at least."""
-    run = RunDirectory(job.run_dir)
-    sizes: dict[Vocabulary, int] = dict(zip(("input", "output"), map(len, run.codecs()), strict=True))
-    model = _check_weights(job.config, job.role, sizes, job.label)
-    corpus = open_corpus(run.data_dir, ROLES[job.role].trained_on, "train")
-    I = 0 if corpus.inputs is None else int(corpus.inputs.lengths.max())
-    J = int(corpus.outputs.lengths.max())
-    free, need = free_memory(choose_device(job.config.device)), one_row(model, I, J)
-    if free is not None and need > free:
-        pair = f"{I:,} × {J:,} symbols" if I else f"{J:,} symbols"
-        raise BadInputError(
-            f"{job.label}: the longest line of the training data ({pair}) needs at least {_gib(need)} of memory, but "
-            f"{_gib(free)} are free; set data.input.max_length and data.output.max_length, or split long lines"
-        )
-    return FLOAT * IN_CHECKPOINT * model.parameters
+def _symbols(input_codec: Codec, output_codec: Codec) -> dict[Vocabulary, int]:
+    return {"input": len(input_codec), "output": len(output_codec)}
 
 
 def one_row(model: ModelDescription, I: int, J: int) -> int:

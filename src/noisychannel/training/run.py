@@ -31,7 +31,7 @@ from noisychannel.training.jobs import choose_processes, run_jobs
 from noisychannel.training.learner import Job
 from noisychannel.training.log import forget_after
 from noisychannel.training.loop import train_model
-from noisychannel.training.memory import check_sizes, processes_that_fit
+from noisychannel.training.memory import check_prepared, check_sizes, processes_that_fit
 from noisychannel.training.state import TrainingState
 from noisychannel.training.world import World
 
@@ -89,7 +89,7 @@ def train_runs(
         if not jobs:
             return []
         device = choose_device(configs[0].device)
-        processes = processes_that_fit(jobs, choose_processes(len(jobs), device, configs[0].jobs), device)
+        processes = processes_that_fit(jobs, choose_processes(len(jobs), device, configs[0].jobs), say)
         finished = run_jobs(_with_threads(jobs, configs), processes, listen, say, locks)
         for config in configs:
             _close(RunDirectory(Path(config.run_dir)), jobs, say)
@@ -155,10 +155,9 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
                 "a larger limit; a model that ran out of patience does not. --overwrite deletes all and starts over"
             )
             return []
-        check_sizes(config, {job.role for job in jobs})
         codecs = _codecs(run)
-    else:
-        check_sizes(config, config.models)
+    roles = list(dict.fromkeys(job.role for job in jobs)) if resumed else config.models
+    check_sizes(config, roles)
     sources = Sources(config.data)
     if not resumed and config.data.vocabularies is not None:
         codecs = _codecs(RunDirectory.open(Path(config.data.vocabularies)))
@@ -169,8 +168,10 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     with _leaving_no_data(run):
         prepared = prepare(config.data, lambda group: _data_dir(run, group, resumed), codecs)
         hashes = sources.record()
-        for group, data in prepared.items() if resumed else ():
-            _check_data(run.group(group), data, config)
+        for group, data in prepared.items():
+            check_prepared(config, roles, data, group)
+            if resumed:
+                _check_data(run.group(group), data, config)
     if not resumed:
         _clear(run, list(prepared))
     for group, data in prepared.items():
