@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -159,3 +160,12 @@ def test_a_full_disk_is_named(tmp_path: Path, ids: int) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoisyChannelError, match=r"train\.ids: cannot be written \(No such file or directory\)"):
         SequenceWriter(tmp_path / "nowhere" / "train")
+
+
+@pytest.mark.parametrize("name", ["it.ids", "it.lengths.npy"])
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(file.read_bytes()[:-4])])
+def test_damaged_sequences_are_named(tmp_path: Path, name: str, damage: Callable[[Path], object]) -> None:
+    write(tmp_path / "it", [[4, 5, 2]])
+    damage(tmp_path / name)
+    with pytest.raises(NoisyChannelError, match=r"it: damaged \(.*\); repeat the command to write it again"):
+        Sequences.open(tmp_path / "it")

@@ -251,6 +251,13 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nouns")
+def test_a_damaged_package_is_named(tmp_path: Path) -> None:
+    for content in (b"", b"word,pos\nB\xe4r,Substantiv\n", b"lemma,pos\nB\xe4r,Substantiv\n"):
+        (tmp_path / "german_nouns" / "nouns.csv").write_bytes(content)
+        assert "nouns.csv: damaged (" in refusal(german_noun_paradigms)
+
+
+@pytest.mark.usefixtures("nouns")
 def test_strict_lists_have_no_form_of_a_held_out_lemma(tmp_path: Path) -> None:
     gold = held_out_paradigms(read_wiktionary(write_tables(tmp_path), "noun"))
     assert gold == {"Tag": {"Tage", "Tagen"}, "Bär": {"Bären"}}, "training lemmas are not held out"

@@ -119,7 +119,7 @@ def test_ctrl_c_again_and_again_ends_every_process(moment: str, to_all: bool, st
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.faults)])
-@pytest.mark.parametrize("processes", [2, pytest.param(1, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.faults)])
 def test_other_signals_save_the_state_too(number: int, processes: int, start: Callable[[int], Training]) -> None:
     training = start(processes)
     begun = training.is_training if processes == 2 else training.run.metrics_file.exists

@@ -69,13 +69,16 @@ class Sequences(NamedTuple):
 
     @staticmethod
     def open(stem: Path) -> Sequences:
-        lengths = np.load(_lengths_file(stem))
-        starts = np.zeros(len(lengths) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=starts[1:])
-        # An empty file cannot be mapped.
-        ids: IdArray = np.memmap(_ids_file(stem), dtype=np.int32, mode="r") if starts[-1] else np.zeros(0, np.int32)
-        if len(ids) != starts[-1]:
-            raise NoisyChannelError(f"{_ids_file(stem)}: truncated; repeat the command to write it again")
+        try:
+            lengths = np.load(_lengths_file(stem))
+            starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+            np.cumsum(lengths, out=starts[1:])
+            # An empty file cannot be mapped.
+            ids: IdArray = np.memmap(_ids_file(stem), dtype=np.int32, mode="r") if starts[-1] else np.zeros(0, np.int32)
+            if len(ids) != starts[-1]:
+                raise ValueError(f"{len(ids)} ids instead of {starts[-1]}")
+        except (OSError, ValueError, EOFError) as error:
+            raise NoisyChannelError(f"{stem}: damaged ({error}); repeat the command to write it again") from error
         return Sequences(ids, starts)
 
     @staticmethod

@@ -44,11 +44,18 @@ def read_nouns(purpose: str) -> list[dict[str, str]]:
     try:
         table = files("german_nouns") / "nouns.csv"
         with table.open(encoding="utf-8") as stream:
-            return list(csv.DictReader(stream))
+            rows = csv.DictReader(stream)
+            if "lemma" not in (rows.fieldnames or ()):
+                raise ValueError("no column lemma")
+            return list(rows)
     except (ModuleNotFoundError, FileNotFoundError):
         raise BadInputError(
             f"{purpose} needs the word list of german-nouns: pip install --no-deps german-nouns"
         ) from None
+    except (ValueError, csv.Error) as error:
+        raise BadInputError(
+            f"{table}: damaged ({error}); install it again: pip install --no-deps --force-reinstall german-nouns"
+        ) from error
 
 
 def _read_dative_plurals() -> list[tuple[str, str]]:

@@ -250,8 +250,8 @@ def _serve(connection: Connection, locks: Sequence[HeldOpen]) -> None:
 
 
 def _answer(job: Job, connection: Connection) -> _Result:
-    world = World(0, 1, choose_device(job.config.device))
     try:
+        world = World(0, 1, choose_device(job.config.device))
         # During a training the parent sends nothing but the request to stop.
         return _Result(finished=train_model(job, world, connection.send, connection.poll))
     except KeyboardInterrupt:
