@@ -64,9 +64,10 @@ class Trial:
     """A small run, what it looks like if nothing happens, and the command that trains it."""
 
     def __init__(self, path: Path, commands: Commands, *words: str, groups: bool = False) -> None:
-        config = toy_config(path, models=("direct", "lm"), rows=60, max_epochs=2, log_every=2, checkpoint_every=1)
+        settings = {"batch_size": 10, "accumulate": 2, "max_epochs": 2, "log_every": 2, "checkpoint_every": 1}
+        config = toy_config(path, models=("direct", "lm"), rows=60, **settings)
         config.direct = replace(config.direct, hidden_size=8, dropout=0.2)
-        config.lm = replace(config.lm, hidden_size=8, dropout=0.2, word_list=True)
+        config.lm = replace(config.lm, hidden_size=8, num_layers=2, dropout=0.2, word_list=True)
         if groups:
             for file in map(Path, (*config.data.train, *config.data.dev)):
                 lines = file.read_text().splitlines()

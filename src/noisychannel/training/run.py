@@ -399,19 +399,22 @@ def _acquire(file: Path) -> IO[str]:
     """Lock a file. The processes of a training that was killed hold the lock for a moment longer."""
     deadline = time.monotonic() + SECONDS_FOR_LOCK
     while True:
-        lock = file.open("w")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with ExitStack() as stack:
+            lock = stack.enter_context(file.open("w"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise BadInputError(
+                        f"{file.parent}: in use by another process; wait until it has finished, "
+                        "or choose another run_dir"
+                    ) from None
+                time.sleep(0.05)
+                continue
             # Whoever held the lock may have removed the file since it was opened.
             if file.exists() and file.stat().st_ino == os.fstat(lock.fileno()).st_ino:
+                stack.pop_all()
                 return lock
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise BadInputError(
-                    f"{file.parent}: in use by another process; wait until it has finished, or choose another run_dir"
-                ) from None
-            time.sleep(0.05)
-        lock.close()
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
