@@ -33,9 +33,17 @@ def load_metadata(file: Path) -> dict[str, str]:
         return opened.metadata() or {}
 
 
+def load_shapes(file: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor, without its content."""
+    with _opened(file) as opened:
+        return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+
+
 @contextmanager
 def _opened(file: Path) -> Iterator[Any]:
     try:
+        if file.exists() and not file.is_file():
+            raise OSError("not a regular file")
         with safe_open(str(file), framework="pt") as opened:
             yield opened
     except (SafetensorError, OSError) as error:

@@ -225,6 +225,9 @@ class Learner:
             listed = self._write_word_list() if self.job.config.model(self.job.role).word_list else None
             if at_limit:
                 self.save_state(interval_loss)
+            # While there is a state, the checksums are not verified: a training that is killed here resumes.
+            self.files.record_files(self.job.role)
+            if at_limit:
                 self.files.state_file(self.job.role).replace(self.files.stopped_file(self.job.role))
             else:
                 self.files.state_file(self.job.role).unlink()

@@ -5,14 +5,25 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from noisychannel.atomic import cannot_write, write_text
-from noisychannel.errors import missing_extra
+from noisychannel.errors import NoisyChannelError, missing_extra
+from noisychannel.schemas import Record, parse_record
 
 WORD_LIST = "word list"
 """The kind of the record of a word list; the other kinds are train and dev."""
+
+
+@dataclass(frozen=True)
+class MetricsRecord(Record):
+    """What every line has."""
+
+    model: str
+    kind: str
+    step: int
 
 
 class MetricsLog:
@@ -44,21 +55,19 @@ class MetricsLog:
 
 
 def forget_after(file: Path, model: str, step: int) -> None:
-    """Remove the records of a model that will be written again, and a last line that is incomplete.
+    """Remove the records of a model that will be written again, and lines that are incomplete or damaged.
 
     These are the records after ``step``, and that of its word list, which is written at the end.
     """
     if not file.exists():
         return
     kept = []
-    for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
         try:
-            record = json.loads(line)
-        except ValueError:
+            record = parse_record(line, MetricsRecord, file, "remove it")
+        except NoisyChannelError:
             continue
-        if not isinstance(record, dict):
-            continue
-        if record["model"] != model or (record["step"] <= step and record["kind"] in ("train", "dev")):
+        if record.model != model or (record.step <= step and record.kind in ("train", "dev")):
             kept.append(line)
     write_text(file, "".join(kept))
 

@@ -53,7 +53,7 @@ def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: 
                 jobs = _prepare_run(run, config, say, overwrite, begun)
             world.wait()
             if not world.leads:
-                jobs = _jobs(run, config, run.header()["groups"])
+                jobs = _jobs(run, config, run.header().groups)
             finished = [train_model(job, world, listen) for job in jobs]
             if world.leads and jobs:
                 _close(run, jobs, say)
@@ -114,7 +114,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     codecs: dict[str, tuple[Codec, Codec]] | None = None
     if resumed:
         record = _continued(run, config)
-        groups = run.header()["groups"]
+        groups = run.header().groups
         if not _jobs(run, config, groups):
             say(
                 f"{run.path}: nothing to do, every model is trained. A model that stopped at its limit continues with "
@@ -154,7 +154,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
 
 
 def _codecs(run: RunDirectory) -> dict[str, tuple[Codec, Codec]]:
-    return {group: run.group(group).codecs() for group in run.header()["groups"]}
+    return {group: run.group(group).codecs() for group in run.header().groups}
 
 
 def _prepare_data(
@@ -204,7 +204,7 @@ def _fingerprints(data: Prepared) -> dict[str, str]:
 
 
 def _check_data(run: RunDirectory, data: Prepared) -> None:
-    before = run.header()["data"].get("fingerprints", {})
+    before = run.header().data.get("fingerprints", {})
     for name, fingerprint in _fingerprints(data).items():
         if before.get(name) != fingerprint:
             raise NoisyChannelError(
@@ -218,7 +218,7 @@ def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
     A different configuration is refused, naming the first key that differs. The section of a model whose training has
     not started may change.
     """
-    before = parse_config(run.config_file)
+    before = parse_config(run.existing_config())
     # The sections of models that are not asked for now are those of the run.
     config = replace(config)
     for role in ROLES:
@@ -241,7 +241,7 @@ def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
 def _clear(run: RunDirectory, groups: list[str]) -> None:
     """Remove the files of an earlier training, and nothing else. The header of the whole run goes last."""
     with suppress(NoisyChannelError):  # no header, one of another version, or a damaged one: starting over is the cure
-        groups = groups + list(run.header()["groups"])
+        groups = groups + list(run.header().groups)
     for directory in [*dict.fromkeys(run.group(group).path for group in groups if group), run.path]:
         for name in (*ROLES, "tensorboard"):
             shutil.rmtree(directory / name, ignore_errors=True)

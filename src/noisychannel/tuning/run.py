@@ -195,7 +195,7 @@ def choose_systems(
 
 def terms_of(run: RunDirectory, given: Mapping[str, TermSource]) -> dict[str, TermSource]:
     """The further terms of a run without groups, or of one group: those it knows, and its part of the given ones."""
-    group = run.header()["group"]
+    group = run.header().group
     return {**known_terms(run), **{name: source.of_group(group) for name, source in given.items()}}
 
 
