@@ -198,7 +198,9 @@ def test_a_word_list_that_does_not_fit_is_refused(trained: Path, tmp_path: Path)
     with pytest.raises(NoisyChannelError, match="damaged or truncated"):
         run.load_word_list()
     run.word_list_file.unlink()
-    with pytest.raises(NoisyChannelError, match=r"word_list\.safetensors: missing; restore it from a copy, or train it"):
+    with pytest.raises(
+        NoisyChannelError, match=r"word_list\.safetensors: missing; restore it from a copy, or train it"
+    ):
         run.load_word_list()
     run.record_files("lm")
     with pytest.raises(BadInputError, match=r"has no word list; set lm\.word_list: true"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from noisychannel.errors import NoisyChannelError
@@ -17,8 +18,11 @@ MOST_LINKS = 40
 """So many symlinks may follow each other, as in Linux."""
 
 
-def write_bytes(file: Path, content: bytes) -> None:
-    """Replace the content of ``file``. If anything fails, the old file stays and nothing else is left behind."""
+def write_bytes(file: Path, *content: bytes | memoryview) -> None:
+    """Replace the content of ``file`` by these bytes, in order.
+
+    If anything fails, the old file stays and nothing else is left behind.
+    """
     try:
         target = _followed(file)
         if _is_replaceable(target):
@@ -60,11 +64,11 @@ def _is_replaceable(file: Path) -> bool:
         return True
 
 
-def _replace(file: Path, content: bytes) -> None:
+def _replace(file: Path, content: Sequence[bytes | memoryview]) -> None:
     beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         with beside.open("wb") as stream:
-            stream.write(content)
+            stream.writelines(content)
             stream.flush()
             if file.exists():
                 os.fchmod(stream.fileno(), stat.S_IMODE(file.stat().st_mode))
@@ -75,7 +79,7 @@ def _replace(file: Path, content: bytes) -> None:
         raise
 
 
-def _write_into(file: Path, content: bytes) -> None:
+def _write_into(file: Path, content: Sequence[bytes | memoryview]) -> None:
     if file.parent == Path(f"/proc/{os.getpid()}/fd"):
         # Not opened again, which would start at the beginning of a file that others are writing, too.
         for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -84,4 +88,4 @@ def _write_into(file: Path, content: bytes) -> None:
     else:
         descriptor = os.open(file, os.O_WRONLY)
     with open(descriptor, "wb") as opened:
-        opened.write(content)
+        opened.writelines(content)

@@ -18,7 +18,9 @@ def checksum(file: Path) -> str:
         with file.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
-        raise NoisyChannelError(f"{file}: cannot be read ({error.strerror or error})") from error
+        raise NoisyChannelError(
+            f"{file}: cannot be read ({error.strerror or error}); make it readable, then try again"
+        ) from error
 
 
 @contextmanager

@@ -18,7 +18,7 @@ FORMAT = 1
 LARGEST_LOSS = 700.0
 """In nats per symbol. The perplexity of a larger one is not a float."""
 
-Fact = int | float | str | None
+Fact = int | str
 Facts = Mapping[str, Fact | Mapping[str, Fact | Mapping[str, Fact]]]
 
 

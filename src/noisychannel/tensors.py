@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +17,16 @@ from noisychannel.errors import NoisyChannelError
 
 
 def save_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file."""
+    """Write a safetensors file. Equal tensors and metadata give equal bytes."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_bytes(file, save(contiguous, dict(metadata)))
+    content = memoryview(save(contiguous, dict(metadata)))
+    # The length of the header in eight bytes, the header in JSON with the metadata in arbitrary order, the tensors.
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(bytes(content[8:end]))
+    header["__metadata__"] = dict(sorted(metadata.items()))
+    ordered = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    ordered += b" " * (-len(ordered) % 8)
+    write_bytes(file, len(ordered).to_bytes(8, "little"), ordered, content[end:])
 
 
 def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

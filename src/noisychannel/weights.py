@@ -99,6 +99,10 @@ class TermRecord(ClosedRecord):
     run: str
     """Its path, seen from the run directory."""
 
+    def __post_init__(self) -> None:
+        if not self.run or "\0" in self.run:
+            raise ValueError(f"run: {self.run!r} is not a path")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SystemRecord(ClosedRecord):
@@ -177,10 +181,11 @@ def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: st
             "models": _checksums(run, system.system.roles, system.terms),
             **system.record,
         }
+    default = default or before.default
     record = {
         "format": FORMAT,
         "noisychannel": __version__,
-        "default": before.default if default is None else default,
+        "default": default if default in entries else None,
         "systems": {name: _without_empty(entry) for name, entry in entries.items()},
     }
     write_text(run.weights_file, json.dumps(_without_empty(record), ensure_ascii=False, indent=1) + "\n")
@@ -220,7 +225,7 @@ def stale_warning(run: RunDirectory, stale: Mapping[str, Sequence[str]]) -> str:
     """One line about stale systems, of a run or of its groups."""
     names = " and ".join(dict.fromkeys(name for changed in stale.values() for name in changed))
     return (
-        f"{run.path}: {', '.join(stale)} was tuned before {names} was trained again, so its weights may not fit; "
+        f"{run.path}: the weights of {', '.join(stale)} were tuned with another {names}, which has been trained since; "
         f"tune again: {shlex.join(['noisychannel', 'tune', str(run.path)])}"
     )
 
@@ -268,7 +273,7 @@ def _checksums(run: RunDirectory, roles: Iterable[str], terms: Mapping[str, Term
     """Of the models that are there, by role, and of further terms, by name."""
     sums = {role: run.model_checksum(role) for role in roles if run.model_file(role).exists()}
     for name, source in terms.items():
-        other = RunDirectory(source.run)
+        other = run if source.run.resolve() == run.path.resolve() else RunDirectory(source.run)
         if source.kind == "word_list" and other.word_list_file.exists():
             sums[name] = other.word_list_checksum()
         elif source.kind != "word_list" and other.model_file("lm").exists():
@@ -294,4 +299,6 @@ def _read_file(run: RunDirectory) -> WeightsRecord:
             system_of(name, {term: TermSource(source.kind, run.path) for term, source in entry.terms.items()})
         except BadInputError as error:
             raise damaged(file, f"systems.{name}: {error}", again) from error
+    if record.default is not None and record.default not in record.systems:
+        raise damaged(file, f"default: there is no system {record.default!r}", again)
     return record
