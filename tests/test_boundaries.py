@@ -565,6 +565,23 @@ def test_a_model_that_does_not_fit_its_tensors_is_not_built(
         RunDirectory(run).load_model("direct")
 
 
+def test_a_model_of_other_numbers_is_refused(run: Path) -> None:
+    directory = RunDirectory(run)
+    tensors, metadata = load_tensors(directory.model_file("lm"))
+    save_tensors(directory.model_file("lm"), {name: tensor.int() for name, tensor in tensors.items()}, metadata)
+    with pytest.raises(NoisyChannelError, match=r"does not fit config\.json"):
+        directory.load_model("lm")
+
+
+def test_a_loaded_model_has_the_stored_weights_and_can_be_trained(run: Path) -> None:
+    for role in ("direct", "channel", "lm"):
+        model = RunDirectory(run).load_model(role)
+        assert not model.training
+        assert all(parameter.requires_grad and parameter.device.type == "cpu" for parameter in model.parameters())
+        tensors, _ = load_tensors(RunDirectory(run).model_file(role))
+        assert all(torch.equal(tensors[name], value) for name, value in model.state_dict().items())
+
+
 def test_a_missing_configuration_is_copied_or_asked_for(run: Path, inputs: str, capsys) -> None:
     (run / "config.yaml").unlink()
     line = fails(capsys, "decode", str(run), inputs)

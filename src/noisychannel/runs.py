@@ -225,13 +225,13 @@ class RunDirectory(RunFiles):
         """The trained model of a role, ready for use. Its weights are finite numbers."""
         description, file = self._model_description(role), self.model_file(role)
         # Compared before anything of that size is allocated.
-        if not _same_shapes(description, load_shapes(file)):
+        model = _without_weights(description, load_shapes(file))
+        tensors = load_tensors(file)[0] if model is not None else {}
+        if model is None or any(tensors[name].dtype != weight.dtype for name, weight in model.state_dict().items()):
             raise NoisyChannelError(
                 f"{file}: does not fit config.json beside it; restore both from a copy, or {self.training_again(role)}"
             )
-        tensors, _ = load_tensors(file)
-        model = description.build()
-        model.load_state_dict(tensors)
+        model.load_state_dict(tensors, assign=True)
         if (parameter := non_finite_parameter(model)) is not None:
             raise BadInputError(
                 f"{file}: NaN or infinite weights ({parameter}); the training of {role} diverged: "
@@ -303,11 +303,11 @@ class RunDirectory(RunFiles):
         return WordList(words, reads_features).to(device)
 
 
-def _same_shapes(description: ModelDescription, stored: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether a model has tensors of these names and shapes. Nothing of their size is allocated."""
+def _without_weights(description: ModelDescription, stored: Mapping[str, tuple[int, ...]]) -> nn.Module | None:
+    """The model without memory for its weights; None if its tensors do not have these names and shapes."""
     largest = max((len(stored), *(size for shape in stored.values() for size in shape)))
     if any(isinstance(value, int) and value > largest for value in description.arguments.values()):
-        return False
+        return None
     with torch.device("meta"):
-        expected = description.build().state_dict()
-    return {name: tuple(tensor.shape) for name, tensor in expected.items()} == dict(stored)
+        model = description.build()
+    return model if {name: tuple(x.shape) for name, x in model.state_dict().items()} == dict(stored) else None
