@@ -33,7 +33,7 @@ from noisychannel.run_records import RunHeader
 from noisychannel.runs import RunDirectory
 from noisychannel.schemas import parse_record
 from noisychannel.tensors import load_tensors, save_tensors
-from noisychannel.training.config import parse_config
+from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.log import forget_after
 from noisychannel.training.run import train_run
 from noisychannel.training.state import TrainingState
@@ -58,10 +58,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A copy that may be damaged. Its configuration names it."""
-    run = Path(shutil.copytree(trained, tmp_path / "run"))
-    (run / "config.yaml").write_text(dump_config(replace(parse_config(run / "config.yaml"), run_dir=str(run))))
-    return run
+    """A copy that may be damaged. Its configuration names the original."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def config_of(run: Path) -> RunConfig:
+    return replace(parse_config(run / "config.yaml"), run_dir=str(run))
+
+
+def train(run: Path, *words: str) -> list[str]:
+    return ["train", str(run / "config.yaml"), "--run_dir", str(run), *words]
 
 
 @pytest.fixture
@@ -334,7 +340,7 @@ def test_equal_tensors_give_equal_files(tmp_path: Path) -> None:
 def test_a_damaged_training_state_is_refused(run: Path, capsys) -> None:
     """Of another role, of other shapes, with other numbers."""
     directory = RunDirectory(run)
-    config = ["train", str(directory.config_file), "--direct.max_epochs", "2"]
+    config = train(run, "--direct.max_epochs", "2")
     file = directory.stopped_file("direct")
     tensors, metadata = load_tensors(file)
     before = directory.model_file("direct").read_bytes()
@@ -396,6 +402,13 @@ def test_a_model_of_another_role_is_trained_again_by_the_command_given(run: Path
     assert "restore the direct model from a copy, or train it again: rm -r" in line
     carry_out(pasted(line))
     assert main(["decode", str(run), inputs]) == 0
+
+
+def test_a_training_is_not_resumed_in_the_folder_of_another_role(run: Path, capsys) -> None:
+    shutil.rmtree(run / "direct")
+    shutil.copytree(run / "channel", run / "direct")
+    line = fails(capsys, *train(run, "--direct.max_epochs", "2"))
+    assert f"{run / 'direct'}: holds the channel model, not the direct model" in line
 
 
 # Checksums.
@@ -465,7 +478,7 @@ def test_an_unfinished_model_is_not_verified(run: Path) -> None:
 
 def test_training_further_records_the_new_checksums(run: Path) -> None:
     before = RunDirectory.open(run).header().files
-    assert main(["train", str(run / "config.yaml"), "--lm.max_epochs", "2"]) == 0
+    assert main(train(run, "--lm.max_epochs", "2")) == 0
     after = RunDirectory.open(run).header().files
     assert {name for name in before if before[name] != after[name]} == {"lm/model.safetensors"}
     assert RunDirectory.open(run).load_model("lm") is not None
@@ -482,7 +495,7 @@ def test_checksums_come_before_the_end_of_the_training_state(run: Path, monkeypa
         record(self, role)
         raise KeyboardInterrupt
 
-    config = replace(parse_config(run / "config.yaml"), models=["lm"], jobs=1)
+    config = replace(config_of(run), models=["lm"], jobs=1)
     config.lm.max_epochs = 2
     with monkeypatch.context() as patch:
         patch.setattr(RunDirectory, "record_files", killed)
@@ -522,7 +535,7 @@ def test_several_processes_may_record_at_once(tmp_path: Path) -> None:
 def test_weights_of_an_earlier_model_are_told_of(run: Path, inputs: str, pairs: str, capsys) -> None:
     assert main(["decode", str(run), inputs, "--device", "cpu"]) == 0
     assert "tune again" not in capsys.readouterr().err
-    assert main(["train", str(run / "config.yaml"), "--lm.max_epochs", "2"]) == 0
+    assert main(train(run, "--lm.max_epochs", "2")) == 0
     told = (
         f"{run}: the weights of direct+channel+lm+word_list were tuned with another lm, which has been trained since; "
         f"tune again: noisychannel tune {run}"
@@ -597,6 +610,10 @@ def test_groups_keep_copies_of_the_configuration(tmp_path: Path, inputs: str, ca
     train_run(config, lambda event: None, lambda line: None)
     run, group = Path(config.run_dir), Path(config.run_dir) / "one group"
     whole = (run / "config.yaml").read_text()
+    other = shutil.copytree(run, tmp_path / "other")
+    change(Path(other) / "run.json", set_at("groups", value=["another"]))
+    shutil.move(Path(other) / "one group", Path(other) / "another")
+    assert f"{other}/another: holds the group 'one group', not 'another'; rest" in fails(capsys, "tune", str(other))
     for broken, words in ((group, ["decode", str(group), inputs]), (run, ["tune", str(run)])):
         (broken / "config.yaml").unlink()
         line = fails(capsys, *words)
@@ -642,9 +659,10 @@ def test_a_training_that_cannot_record_its_checksums_resumes(
     def full(self: RunDirectory, header: object) -> None:
         raise NoisyChannelError(f"{self.header_file}: cannot be written (No space left on device)")
 
-    words = ["train", str(run / "config.yaml"), "--lm.max_epochs", "2", "--models", "lm"]
+    further = ["--lm.max_epochs", "2", "--models", "lm"]
+    words = train(run, *further)
     other = Path(shutil.copytree(run, run.with_name("other")))
-    assert main(["train", str(other / "config.yaml"), *words[2:], "--run_dir", str(other)]) == 0
+    assert main(train(other, *further)) == 0
     write_header = RunDirectory._write_header
     left = [1]  # that of the preparation
 
@@ -667,7 +685,7 @@ def test_a_training_that_cannot_record_its_checksums_resumes(
 @pytest.mark.parametrize("name", ["dev.tsv", "run/weights.json", "run/lm", "run/run.json", "run"])
 def test_what_vanishes_is_named(run: Path, inputs: str, name: str, capsys) -> None:
     """Commands that need it say so; those that do not are not disturbed."""
-    config = parse_config(run / "config.yaml")
+    config = config_of(run)
     dev = shutil.copy(config.data.dev[0], run.with_name("dev.tsv"))
     (run / "config.yaml").write_text(dump_config(replace(config, data=replace(config.data, dev=[str(dev)]))))
     gone = run.parent / name

@@ -87,8 +87,7 @@ class RunFiles:
                 has_model = self.model_file(role).exists()
                 best = "this is its best model so far" if has_model else "it has no model yet"
                 warnings.append(
-                    f"{self.path}: the training of {role} is unfinished, {best}; "
-                    f"finish it with noisychannel train {self.config_file}"
+                    f"{self.path}: the training of {role} is unfinished, {best}; finish it with {self._train()}"
                 )
         return warnings
 
@@ -101,7 +100,9 @@ class RunFiles:
         return f"start over: {self._train()} --overwrite"
 
     def _train(self) -> str:
-        return shlex.join(["noisychannel", "train", str(self.config_file)])
+        # A run that was moved or copied has another path than its configuration says.
+        whole = self.path.parent if (self.path.parent / "run.json").exists() else self.path
+        return shlex.join(["noisychannel", "train", str(self.config_file), "--run_dir", str(whole)])
 
 
 def directory_name(group: str) -> str:

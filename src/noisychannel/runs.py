@@ -38,8 +38,10 @@ T = TypeVar("T")
 class RunDirectory(RunFiles):
     """The content of one run. Whoever changes its files by other means calls ``forget``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, group: str = "") -> None:
+        """``group``: the name of the group that it must be, if it is one."""
         super().__init__(path)
+        self._group = group
         self._groups: dict[str, RunDirectory] = {}
         self._known: dict[str, Any] = {}
 
@@ -73,7 +75,7 @@ class RunDirectory(RunFiles):
         """The run of one group; this run if the name is empty."""
         if not name:
             return self
-        return self._groups.setdefault(name, RunDirectory(self.path / directory_name(name)))
+        return self._groups.setdefault(name, RunDirectory(self.path / directory_name(name), name))
 
     def groups(self) -> list[RunDirectory]:
         """The runs of all groups; only this one if there are no groups."""
@@ -105,7 +107,13 @@ class RunDirectory(RunFiles):
         file = self.header_file
         if not file.exists():
             raise BadInputError(f"{self.path}: not a run directory (no run.json); create one with noisychannel train")
-        return read_record(file, RunHeader, self.starting_over(), [FORMAT])
+        header = read_record(file, RunHeader, self.starting_over(), [FORMAT])
+        if header.group and self._group and header.group != self._group:
+            raise NoisyChannelError(
+                f"{self.path}: holds the group {header.group!r}, not {self._group!r}; restore it from a copy, "
+                f"or {self.starting_over()}"
+            )
+        return header
 
     @property
     def data_config(self) -> DataConfig:
@@ -144,9 +152,10 @@ class RunDirectory(RunFiles):
         if groups != [""]:
             shown = ", ".join(self.group(name).path.name for name in groups)
             raise BadInputError(f"{self.path}: has one run per group; choose one of them: {shown}")
-        codecs = Codec.load(self.path, "input"), Codec.load(self.path, "output")
+        again = self.starting_over()
+        codecs = Codec.load(self.path, "input", again), Codec.load(self.path, "output", again)
         for name in self._vocabulary_files():
-            self._verify(self.path / name, self.starting_over())
+            self._verify(self.path / name, again)
         return codecs
 
     def _vocabulary_files(self) -> list[str]:
@@ -252,13 +261,7 @@ class RunDirectory(RunFiles):
             raise BadInputError(f"{self.path}: has no {role} model; train it with noisychannel train … --models {role}")
         if not self.model_file(role).exists():
             self._verify(self.model_file(role), again, role)
-        record = read_record(file, ModelRecord, again, [FORMAT])
-        if not record.could_be(role):
-            held = record.role or " or ".join(other for other in ROLES if record.could_be(other)) or record.class_
-            raise NoisyChannelError(
-                f"{self.model_dir(role)}: holds the {held} model, not the {role} model; "
-                f"restore the {role} model from a copy, or {again}"
-            )
+        record = self._read_model_record(role)
         for side, codec in zip(SIDES, self.codecs(), strict=True):
             if record.vocabularies.get(side) != codec.fingerprint:
                 raise NoisyChannelError(
@@ -269,6 +272,21 @@ class RunDirectory(RunFiles):
         description = record.description(role, sizes, file, again)
         self._verify(file, again, role)
         return description
+
+    def check_role(self, role: str) -> None:
+        """Refuse the directory of a role if it holds the model of another one."""
+        self._read_model_record(role)
+
+    def _read_model_record(self, role: str) -> ModelRecord:
+        again = self.training_again(role)
+        record = read_record(self._model_config_file(role), ModelRecord, again, [FORMAT])
+        if not record.could_be(role):
+            held = record.role or " or ".join(other for other in ROLES if record.could_be(other)) or record.class_
+            raise NoisyChannelError(
+                f"{self.model_dir(role)}: holds the {held} model, not the {role} model; "
+                f"restore the {role} model from a copy, or {again}"
+            )
+        return record
 
     # The word list of the language model.
 

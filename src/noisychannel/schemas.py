@@ -91,7 +91,7 @@ def parse_record(
             readable = " or ".join(str(one) for one in formats if one is not None)
             writer = stamp.noisychannel or "of an unknown version"
             raise BadInputError(
-                f"{file}: format {stamp.format}, written by noisychannel {writer}; version {__version__} reads format "
+                f"{file}: format {stamp.format!s:.20}, written by noisychannel {writer:.30}; version {__version__} reads format "
                 f"{readable}: use the other version, or {again}"
             )
     return _parsed(content, kind, file, again)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -109,9 +108,9 @@ class Codec:
         write_text(directory / f"{side}.vocabulary.json", json.dumps(record, ensure_ascii=False, indent=0) + "\n")
 
     @staticmethod
-    def load(directory: Path, side: Vocabulary) -> Codec:
+    def load(directory: Path, side: Vocabulary, again: str = "train again") -> Codec:
+        """From the directory in which it was saved; ``again``: how to get another one, for errors."""
         file = directory / f"{side}.vocabulary.json"
-        again = f"start over: {shlex.join(['noisychannel', 'train', str(directory / 'config.yaml'), '--overwrite'])}"
         record = read_record(file, VocabularyRecord, again)
         splitter: Splitter
         match record.text.units:

@@ -80,6 +80,7 @@ class Learner:
         )
         data = self.train_corpus.fingerprint
         if self.files.state_file(role).exists():
+            self.files.check_role(role)
             self.state = TrainingState.load(self.files.state_file(role), self.model, self.optimiser, data)
         else:
             self.state = TrainingState(rate, data)
