@@ -29,7 +29,7 @@ from noisychannel.cli.main import main
 from noisychannel.data.codec import SIDES, Codec
 from noisychannel.errors import NoisyChannelError
 from noisychannel.models.registry import ModelDescription
-from noisychannel.run_records import RunHeader
+from noisychannel.run_records import DataRecord, RunHeader
 from noisychannel.runs import RunDirectory
 from noisychannel.schemas import parse_record
 from noisychannel.tensors import load_tensors, save_tensors
@@ -517,7 +517,7 @@ def test_several_processes_may_record_at_once(tmp_path: Path) -> None:
     for n in range(6):
         (tmp_path / f"role{n}").mkdir()
         (tmp_path / f"role{n}" / "model.safetensors").write_text(str(n))
-    RunDirectory(tmp_path).write_header([""], {})
+    RunDirectory(tmp_path).write_header([""], DataRecord())
     record = [
         threading.Thread(target=lambda n=n: [RunDirectory(tmp_path).record_files(f"role{n}") for _ in range(10)])
         for n in range(6)

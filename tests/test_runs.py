@@ -18,6 +18,7 @@ from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models import LanguageModel
 from noisychannel.models.registry import ROLES
 from noisychannel.models.word_list import WordList
+from noisychannel.run_records import DataRecord
 from noisychannel.runs import RunDirectory
 from noisychannel.tensors import load_metadata, load_tensors, save_tensors
 from noisychannel.training.config import RunConfig, parse_config
@@ -86,11 +87,11 @@ def test_each_file_is_read_once(trained: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_a_run_writes_it_reads_anew(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    run.write_header(["a", "b/c"], {})
+    run.write_header(["a", "b/c"], DataRecord())
     assert [one.path.name for one in run.groups()] == ["a", "b%2Fc"]
     assert run.group("a") is run.group("a")
-    run.write_header([""], {"train": {"lines": 1}}, group="x")
-    assert run.header().data == {"train": {"lines": 1}}
+    run.write_header([""], DataRecord(train={"lines": 1}), group="x")
+    assert run.header().data == DataRecord(train={"lines": 1})
     run.write_config("data: {columns: unimorph}\n")
     assert run.data_config == DataConfig(columns="unimorph")
     run.write_config("data: {columns: pairs}\nlater: {}\n")

@@ -18,8 +18,17 @@ FORMAT = 1
 LARGEST_LOSS = 700.0
 """In nats per symbol. The perplexity of a larger one is not a float."""
 
-Fact = int | str
-Facts = Mapping[str, Fact | Mapping[str, Fact | Mapping[str, Fact]]]
+
+@dataclass(frozen=True, kw_only=True)
+class DataRecord(Record):
+    """What the models of a run were trained on; empty in a run with groups, which each have their own."""
+
+    train: Mapping[str, int] = field(default_factory=dict)
+    """How many lines were read, dropped and truncated."""
+    dev: Mapping[str, int] = field(default_factory=dict)
+    unpaired: Mapping[str, int] = field(default_factory=dict)
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of the encoded corpora."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +42,7 @@ class RunHeader(Record):
     """The name of this group, if it is one."""
     groups: list[str]
     """Those inside, or one with an empty name."""
-    data: Mapping[str, Facts] = field(default_factory=dict)
-    """For each split, how many lines were read, dropped and truncated; hashes of the corpora."""
+    data: DataRecord = field(default_factory=DataRecord)
     files: Mapping[str, str] = field(default_factory=dict)
     """Checksums of the files that a finished training leaves, by their paths inside the run."""
 

@@ -28,7 +28,7 @@ from noisychannel.models.finite import non_finite_parameter
 from noisychannel.models.registry import ROLES, ModelDescription
 from noisychannel.models.word_list import Trie, WordList
 from noisychannel.run_files import RunFiles, directory_name
-from noisychannel.run_records import FORMAT, Facts, ModelMetadata, ModelRecord, RunHeader, WordListMetadata
+from noisychannel.run_records import FORMAT, DataRecord, ModelMetadata, ModelRecord, RunHeader, WordListMetadata
 from noisychannel.schemas import parse_metadata, read_record
 from noisychannel.tensors import load_metadata, load_shapes, load_tensors, save_tensors
 
@@ -85,7 +85,7 @@ class RunDirectory(RunFiles):
         """The content of run.json."""
         return self.once("header", self._read_header)
 
-    def write_header(self, groups: list[str], data: Mapping[str, Facts], group: str = "") -> None:
+    def write_header(self, groups: list[str], data: DataRecord, group: str = "") -> None:
         """``groups``: those inside, or one with an empty name; ``group``: the name of this one, if it is one.
 
         The checksums of the vocabularies are recorded; those of trained models stay.

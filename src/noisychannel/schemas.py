@@ -91,8 +91,8 @@ def parse_record(
             readable = " or ".join(str(one) for one in formats if one is not None)
             writer = stamp.noisychannel or "of an unknown version"
             raise BadInputError(
-                f"{file}: format {stamp.format!s:.20}, written by noisychannel {writer:.30}; version {__version__} reads "
-                f"format {readable}: use the other version, or {again}"
+                f"{file}: format {stamp.format!s:.20}, written by noisychannel {writer:.30}; "
+                f"version {__version__} reads format {readable}: use the other version, or {again}"
             )
     return _parsed(content, kind, file, again)
 

@@ -17,6 +17,7 @@ from noisychannel.data.prepare import DataSource, Prepared, open_corpus, prepare
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.registry import ROLES, Role
+from noisychannel.run_records import DataRecord
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.events import Finished, Listener
@@ -140,7 +141,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         _write_group(run.group(group), record, data, group)
     if list(prepared) != [""]:
         run.write_config(dump_config(record))
-        run.write_header(sorted(prepared), {})
+        run.write_header(sorted(prepared), DataRecord())
     jobs = _jobs(run, config, sorted(prepared))
     for job in jobs:
         files = RunDirectory(job.run_dir)
@@ -191,7 +192,7 @@ def _write_group(run: RunDirectory, config: RunConfig, data: Prepared, group: st
     """Configuration and header of a group. The header comes last: a directory that has it is complete."""
     run.write_config(dump_config(config))
     counts: dict[str, Any] = {split: {**asdict(c), "unknown": c.unknown.total()} for split, c in data.counts.items()}
-    run.write_header([""], {**counts, "fingerprints": _fingerprints(data)}, group)
+    run.write_header([""], DataRecord(**counts, fingerprints=_fingerprints(data)), group)
 
 
 def _fingerprints(data: Prepared) -> dict[str, str]:
@@ -204,7 +205,7 @@ def _fingerprints(data: Prepared) -> dict[str, str]:
 
 
 def _check_data(run: RunDirectory, data: Prepared) -> None:
-    before = run.header().data.get("fingerprints", {})
+    before = run.header().data.fingerprints
     for name, fingerprint in _fingerprints(data).items():
         if before.get(name) != fingerprint:
             raise NoisyChannelError(
