@@ -277,6 +277,7 @@ LM = ("systems", "direct+lm")
         ("weights.json", set_at(*LM, "search", "beam", value=3), r"search\.beam: unknown key"),
         ("weights.json", set_at("systems", "direct+ml", value={"weights": {"direct": 1}, "search": {}}), "term 'ml'"),
         ("weights.json", set_at("default", value="direct+x"), "default: there is no system 'direct\\+x'"),
+        ("weights.json", lambda record: record.pop("systems"), "systems: missing"),
         ("weights.json", set_at("systems", value=[]), "systems: must be an object"),
         ("direct/config.json", set_at("class", value="Transformer"), "class: must be one of SSNT, LanguageModel"),
         ("direct/config.json", set_at("arguments", "hidden_size", value=-3), "hidden_size: must be at least 1"),
@@ -299,7 +300,13 @@ def test_a_key_of_a_later_version_is_ignored(run: Path) -> None:
     assert RunDirectory.open(run).header().groups == [""]
 
 
-def test_a_number_of_a_billion_digits_is_damage() -> None:
+def test_keys_with_line_ends_are_still_one_line(run: Path) -> None:
+    change(run / "weights.json", set_at("systems", "a\nb", value=3))
+    with pytest.raises(NoisyChannelError, match=r"damaged \(systems\.a b: must be an object\)"):
+        read_systems(RunDirectory(run))
+
+
+def test_a_number_of_a_million_digits_is_damage() -> None:
     digits = "1" * 1_000_000
     with pytest.raises(NoisyChannelError, match=r"^x\.json: damaged \(not JSON: number out of range"):
         parse_record(f'{{"x": {digits}}}', RunHeader, Path("x.json"), "train again")
@@ -537,7 +544,7 @@ def test_weights_of_an_earlier_model_are_told_of(run: Path, inputs: str, pairs: 
     assert "tune again" not in capsys.readouterr().err
     assert main(train(run, "--lm.max_epochs", "2")) == 0
     told = (
-        f"{run}: the weights of direct+channel+lm+word_list were tuned with another lm, which has been trained since; "
+        f"{run}: the weights of direct+channel+lm+word_list were tuned with an earlier lm; "
         f"tune again: noisychannel tune {run}"
     )
     capsys.readouterr()
@@ -546,7 +553,9 @@ def test_weights_of_an_earlier_model_are_told_of(run: Path, inputs: str, pairs: 
     assert main(["decode", str(run), inputs, "--device", "cpu", "--weights", "1,1,1,0"]) == 0
     assert "tune again" not in capsys.readouterr().err, "given weights"
     assert main(["evaluate", str(run), pairs, "--device", "cpu"]) == 0
-    assert capsys.readouterr().err.count("of direct+lm, direct+channel+lm+word_list were tuned with another lm") == 1
+    assert (
+        capsys.readouterr().err.count("of direct+lm, direct+channel+lm+word_list were tuned with an earlier lm;") == 1
+    )
     assert main(["tune", str(run), "--systems", SYSTEMS, *FEW]) == 0
     capsys.readouterr()
     assert main(["decode", str(run), inputs, "--device", "cpu"]) == 0
@@ -561,6 +570,23 @@ def test_a_system_that_is_written_again_has_its_new_weights(run: Path) -> None:
     assert again == replace(tuned, weights=Weights(1.0, lm=0.25))
     assert read_system(directory).name == "direct+channel+lm+word_list", "the default stays"
     assert isinstance(again, TunedSystem)
+
+
+def test_systems_that_are_tuned_at_once_are_all_kept(run: Path) -> None:
+    tuned = read_system(RunDirectory(run), "direct+lm")
+    names = ("direct+length", "direct+channel", "channel+lm", "direct+channel+lm")
+
+    def write(name: str) -> None:
+        directory = RunDirectory(run)
+        read_systems(directory)
+        write_systems(directory, [replace(tuned, name=name)])
+
+    writers = [threading.Thread(target=write, args=[name]) for name in names]
+    for thread in writers:
+        thread.start()
+    for thread in writers:
+        thread.join()
+    assert read_systems(RunDirectory(run)).keys() == {"direct", "direct+lm", "direct+channel+lm+word_list", *names}
 
 
 # What does not fit.

@@ -104,7 +104,8 @@ def parse_metadata(metadata: Mapping[str, str], kind: type[T], file: Path, again
 
 def damaged(file: Path, reason: object, again: str) -> NoisyChannelError:
     """The error for a file whose content cannot be right."""
-    return NoisyChannelError(f"{file}: damaged ({reason!s:.{LONGEST_REASON}}); restore it from a copy, or {again}")
+    line = " ".join(str(reason).split())[:LONGEST_REASON]
+    return NoisyChannelError(f"{file}: damaged ({line}); restore it from a copy, or {again}")
 
 
 def _parsed(content: bytes | str | Mapping[str, str], kind: type[T], file: Path, again: str) -> T:

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from noisychannel import __version__
 from noisychannel.atomic import write_text
+from noisychannel.checksums import locked
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, did_you_mean
@@ -139,7 +140,7 @@ class WeightsRecord(Record):
     noisychannel: str = ""
     default: str | None = None
     """The system that decode uses."""
-    systems: Mapping[str, SystemRecord] = field(default_factory=dict)
+    systems: Mapping[str, SystemRecord]
 
 
 @dataclass(frozen=True)
@@ -166,29 +167,19 @@ UNTUNED = TunedSystem("direct", Weights(direct=1.0), SearchSettings())
 
 def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: str | None = None) -> None:
     """Add systems to weights.json, replacing those of the same name; ``default``, if given, is what decode uses."""
-    before = _read(run)
-    outdated = outdated_systems(run)
-    entries = {name: entry.as_json() for name, entry in before.systems.items() if name not in outdated}
-    for system in systems:
-        terms = {
-            name: {"kind": source.kind, "run": os.path.relpath(source.run.resolve(), run.path.resolve())}
-            for name, source in system.terms.items()
+    added = {system.name: _entry(run, system) for system in systems}
+    with locked(run.path):  # another process may be tuning another system
+        run.forget(WEIGHTS)
+        before, outdated = _read(run), outdated_systems(run)
+        entries = {name: entry.as_json() for name, entry in before.systems.items() if name not in outdated} | added
+        default = default or before.default
+        record = {
+            "format": FORMAT,
+            "noisychannel": __version__,
+            **({"default": default} if default in entries else {}),
+            "systems": {name: _without_empty(entry) for name, entry in entries.items()},
         }
-        entries[system.name] = {
-            "weights": system.weights.by_name(),
-            "search": system.settings.record(),
-            "terms": terms,
-            "models": _checksums(run, system.system.roles, system.terms),
-            **system.record,
-        }
-    default = default or before.default
-    record = {
-        "format": FORMAT,
-        "noisychannel": __version__,
-        "default": default if default in entries else None,
-        "systems": {name: _without_empty(entry) for name, entry in entries.items()},
-    }
-    write_text(run.weights_file, json.dumps(_without_empty(record), ensure_ascii=False, indent=1) + "\n")
+        write_text(run.weights_file, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
     run.forget(WEIGHTS)
 
 
@@ -225,7 +216,7 @@ def stale_warning(run: RunDirectory, stale: Mapping[str, Sequence[str]]) -> str:
     """One line about stale systems, of a run or of its groups."""
     names = " and ".join(dict.fromkeys(name for changed in stale.values() for name in changed))
     return (
-        f"{run.path}: the weights of {', '.join(stale)} were tuned with another {names}, which has been trained since; "
+        f"{run.path}: the weights of {', '.join(stale)} were tuned with an earlier {names}; "
         f"tune again: {shlex.join(['noisychannel', 'tune', str(run.path)])}"
     )
 
@@ -259,6 +250,21 @@ def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
     )
 
 
+def _entry(run: RunDirectory, system: TunedSystem) -> dict[str, Any]:
+    """What weights.json keeps of a system."""
+    terms = {
+        name: {"kind": source.kind, "run": os.path.relpath(source.run.resolve(), run.path.resolve())}
+        for name, source in system.terms.items()
+    }
+    return {
+        "weights": system.weights.by_name(),
+        "search": system.settings.record(),
+        "terms": terms,
+        "models": _checksums(run, system.system.roles, system.terms),
+        **system.record,
+    }
+
+
 def _tuned(run: RunDirectory, name: str, entry: SystemRecord) -> TunedSystem:
     terms = {
         term: TermSource(source.kind, (run.path.resolve() / source.run).resolve())
@@ -286,7 +292,7 @@ def _without_empty(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(run: RunDirectory) -> WeightsRecord:
-    return run.once(WEIGHTS, lambda: _read_file(run) if run.weights_file.exists() else WeightsRecord())
+    return run.once(WEIGHTS, lambda: _read_file(run) if run.weights_file.exists() else WeightsRecord(systems={}))
 
 
 def _read_file(run: RunDirectory) -> WeightsRecord:
