@@ -63,6 +63,9 @@ class RunFiles:
     def model_file(self, role: str) -> Path:
         return self.model_dir(role) / "model.safetensors"
 
+    def model_config_file(self, role: str) -> Path:
+        return self.model_dir(role) / "config.json"
+
     def state_file(self, role: str) -> Path:
         """Exists while the training of a model is unfinished."""
         return self.model_dir(role) / "training.safetensors"
@@ -75,6 +78,11 @@ class RunFiles:
     def word_list_file(self) -> Path:
         """Exists if the language model was trained with lm.word_list."""
         return self.model_dir("lm") / "word_list.safetensors"
+
+    def vocabulary_files(self) -> list[Path]:
+        """Those that exist."""
+        names = [f"{side}.{kind}" for side in ("input", "output") for kind in ("vocabulary.json", "sentencepiece")]
+        return [self.path / name for name in names if (self.path / name).exists()]
 
     def finished(self, role: str) -> bool:
         return self.model_file(role).exists() and not self.state_file(role).exists()

@@ -1,7 +1,7 @@
 """A run directory: everything that is needed to use its models again, in files that are complete or absent.
 
-``run_files`` lists the files, ``run_records`` what they keep. Each one is read once. run.json has checksums of the
-files that a finished training leaves. What is loaded is compared with them.
+``run_files`` lists the files, ``run_records`` what they keep. Each one is read once. What is loaded is compared with
+the checksums in run.json, see ``recorded_run``.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -20,30 +19,27 @@ from torch import nn
 from noisychannel import __version__
 from noisychannel.arguments import section_of
 from noisychannel.atomic import write_text
-from noisychannel.checksums import checksum, locked
 from noisychannel.data.codec import SIDES, Codec
 from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.finite import non_finite_parameter
 from noisychannel.models.registry import ROLES, ModelDescription
 from noisychannel.models.word_list import Trie, WordList
-from noisychannel.run_files import RunFiles, directory_name
-from noisychannel.run_records import FORMAT, DataRecord, ModelMetadata, ModelRecord, RunHeader, WordListMetadata
+from noisychannel.recorded_run import RecordedRun
+from noisychannel.run_files import directory_name
+from noisychannel.run_records import FORMAT, ModelMetadata, ModelRecord, WordListMetadata
 from noisychannel.schemas import parse_metadata, read_record
 from noisychannel.tensors import load_metadata, load_shapes, load_tensors, save_tensors
 
 T = TypeVar("T")
 
 
-class RunDirectory(RunFiles):
+class RunDirectory(RecordedRun):
     """The content of one run. Whoever changes its files by other means calls ``forget``."""
 
     def __init__(self, path: Path, group: str = "") -> None:
-        """``group``: the name of the group that it must be, if it is one."""
-        super().__init__(path)
-        self._group = group
+        super().__init__(path, group)
         self._groups: dict[str, RunDirectory] = {}
-        self._known: dict[str, Any] = {}
 
     @staticmethod
     def open(path: Path) -> RunDirectory:
@@ -55,19 +51,9 @@ class RunDirectory(RunFiles):
         return run
 
     def forget(self, name: str | None = None) -> None:
-        """Read the files again when they are needed next; those of one name, see ``once``, or all."""
-        if name is not None:
-            self._known.pop(name, None)
-            return
-        self._known.clear()
-        self._groups.clear()
-
-    def once(self, name: str, read: Callable[[], T]) -> T:
-        """What ``read`` returns, called once until ``forget`` is called, for this name or for all."""
-        if name not in self._known:
-            self._known[name] = read()
-        known: T = self._known[name]
-        return known
+        super().forget(name)
+        if name is None:
+            self._groups.clear()
 
     # Groups and vocabularies.
 
@@ -80,40 +66,6 @@ class RunDirectory(RunFiles):
     def groups(self) -> list[RunDirectory]:
         """The runs of all groups; only this one if there are no groups."""
         return [self.group(name) for name in self.header().groups]
-
-    def header(self) -> RunHeader:
-        """The content of run.json."""
-        return self.once("header", self._read_header)
-
-    def write_header(self, groups: list[str], data: DataRecord, group: str = "") -> None:
-        """``groups``: those inside, or one with an empty name; ``group``: the name of this one, if it is one.
-
-        The checksums of the vocabularies are recorded; those of trained models stay.
-        """
-        vocabularies = {file: checksum(self.path / file) for file in self._vocabulary_files()}
-        with locked(self.path):
-            self.forget("header")
-            files = {**(self.header().files if self.header_file.exists() else {}), **vocabularies}
-            self._write_header(
-                RunHeader(format=FORMAT, noisychannel=__version__, group=group, groups=groups, data=data, files=files)
-            )
-
-    def _write_header(self, header: RunHeader) -> None:
-        record = {**asdict(header), "files": dict(sorted(header.files.items()))}
-        write_text(self.header_file, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
-        self.forget("header")
-
-    def _read_header(self) -> RunHeader:
-        file = self.header_file
-        if not file.exists():
-            raise BadInputError(f"{self.path}: not a run directory (no run.json); create one with noisychannel train")
-        header = read_record(file, RunHeader, self.starting_over(), [FORMAT])
-        if header.group and self._group and header.group != self._group:
-            raise NoisyChannelError(
-                f"{self.path}: holds the group {header.group!r}, not {self._group!r}; restore it from a copy, "
-                f"or {self.starting_over()}"
-            )
-        return header
 
     @property
     def data_config(self) -> DataConfig:
@@ -154,61 +106,15 @@ class RunDirectory(RunFiles):
             raise BadInputError(f"{self.path}: has one run per group; choose one of them: {shown}")
         again = self.starting_over()
         codecs = Codec.load(self.path, "input", again), Codec.load(self.path, "output", again)
-        for name in self._vocabulary_files():
-            self._verify(self.path / name, again)
+        for file in self.vocabulary_files():
+            self.verify(file, again)
         return codecs
-
-    def _vocabulary_files(self) -> list[str]:
-        names = [f"{side}.{kind}" for side in SIDES for kind in ("vocabulary.json", "sentencepiece")]
-        return [name for name in names if (self.path / name).exists()]
-
-    # Checksums.
-
-    def record_files(self, role: str) -> None:
-        """Keep the checksums of the model of a role. They are verified when it is loaded and its training is over."""
-        files = [self._model_config_file(role), self.model_file(role), *([self.word_list_file] if role == "lm" else [])]
-        sums = {self._name(file): checksum(file) for file in files if file.exists()}
-        with locked(self.path):
-            self.forget("header")
-            header = self.header()
-            others = {name: old for name, old in header.files.items() if not name.startswith(f"{role}/")}
-            self._write_header(replace(header, files={**others, **sums}))
-
-    def model_checksum(self, role: str) -> str:
-        """The checksum of the model of a role: the recorded one if its training is over."""
-        return self._checksum(self.model_file(role), role)
-
-    def word_list_checksum(self) -> str:
-        return self._checksum(self.word_list_file, "lm")
-
-    def _checksum(self, file: Path, role: str) -> str:
-        recorded = None if self.state_file(role).exists() else self._recorded(file)
-        return recorded or checksum(file)
-
-    def _recorded(self, file: Path) -> str | None:
-        return self.header().files.get(self._name(file)) if self.header_file.exists() else None
-
-    def _name(self, file: Path) -> str:
-        return file.relative_to(self.path).as_posix()
-
-    def _verify(self, file: Path, again: str, role: str | None = None) -> None:
-        """Refuse a file that has changed since it was recorded, and one that was recorded and is missing."""
-        if role is not None and self.state_file(role).exists():
-            return
-        for _ in range(2):  # another process may have trained the model after we read run.json
-            recorded = self._recorded(file)
-            if recorded is None or (file.exists() and checksum(file) == recorded):
-                return
-            self.forget("header")
-        what = "damaged (not the file that was trained: run.json has another checksum)" if file.exists() else "missing"
-        raise NoisyChannelError(f"{file}: {what}; restore it from a copy, or {again}")
 
     # Models.
 
     def has_model(self, role: str) -> bool:
         """Whether the run has a model of this role. One that was trained and is missing counts: loading it fails."""
-        lost = self._recorded(self.model_file(role)) is not None and not self.state_file(role).exists()
-        return self.model_file(role).exists() or lost
+        return self.model_file(role).exists() or self.is_recorded(self.model_file(role), role)
 
     def write_model_config(self, role: str, model: ModelDescription) -> None:
         """Write config.json, from which the model of a role is built again; the vocabularies must have been saved."""
@@ -221,7 +127,7 @@ class RunDirectory(RunFiles):
             "vocabularies": dict(zip(SIDES, (x.fingerprint for x in self.codecs()), strict=True)),
         }
         self.model_dir(role).mkdir(parents=True, exist_ok=True)
-        write_text(self._model_config_file(role), json.dumps(record, indent=1) + "\n")
+        write_text(self.model_config_file(role), json.dumps(record, indent=1) + "\n")
         self.forget(f"model {role}")
 
     def dev_perplexity(self, role: str) -> float:
@@ -246,21 +152,18 @@ class RunDirectory(RunFiles):
                 f"{file}: NaN or infinite weights ({parameter}); the training of {role} diverged: "
                 "train it again with a lower learning rate"
             )
-        self._verify(file, self.training_again(role), role)
+        self.verify(file, self.training_again(role), role)
         return model.to(device).eval()
-
-    def _model_config_file(self, role: str) -> Path:
-        return self.model_dir(role) / "config.json"
 
     def _model_description(self, role: str) -> ModelDescription:
         return self.once(f"model {role}", lambda: self._read_model_description(role))
 
     def _read_model_description(self, role: str) -> ModelDescription:
-        file, again = self._model_config_file(role), self.training_again(role)
+        file, again = self.model_config_file(role), self.training_again(role)
         if not self.has_model(role):
             raise BadInputError(f"{self.path}: has no {role} model; train it with noisychannel train … --models {role}")
         if not self.model_file(role).exists():
-            self._verify(self.model_file(role), again, role)
+            self.verify(self.model_file(role), again, role)
         record = self._read_model_record(role)
         for side, codec in zip(SIDES, self.codecs(), strict=True):
             if record.vocabularies.get(side) != codec.fingerprint:
@@ -270,7 +173,7 @@ class RunDirectory(RunFiles):
                 )
         sizes = dict(zip(SIDES, map(len, self.codecs()), strict=True))
         description = record.description(role, sizes, file, again)
-        self._verify(file, again, role)
+        self.verify(file, again, role)
         return description
 
     def check_role(self, role: str) -> None:
@@ -279,7 +182,7 @@ class RunDirectory(RunFiles):
 
     def _read_model_record(self, role: str) -> ModelRecord:
         again = self.training_again(role)
-        record = read_record(self._model_config_file(role), ModelRecord, again, [FORMAT])
+        record = read_record(self.model_config_file(role), ModelRecord, again, [FORMAT])
         if not record.could_be(role):
             held = record.role or " or ".join(other for other in ROLES if record.could_be(other)) or record.class_
             raise NoisyChannelError(
@@ -293,8 +196,7 @@ class RunDirectory(RunFiles):
     @property
     def has_word_list(self) -> bool:
         """Whether the run has a word list. One that was written and is missing counts: loading it fails."""
-        lost = self._recorded(self.word_list_file) is not None and not self.state_file("lm").exists()
-        return self.word_list_file.exists() or lost
+        return self.word_list_file.exists() or self.is_recorded(self.word_list_file, "lm")
 
     def write_word_list(self, words: Trie) -> None:
         save_tensors(self.word_list_file, {"keys": words.keys}, {"symbols": str(words.vocab_size)})
@@ -305,7 +207,7 @@ class RunDirectory(RunFiles):
         if not self.has_word_list:
             raise BadInputError(f"{self.path}: has no word list; set lm.word_list: true and train the language model")
         if not file.exists():
-            self._verify(file, again, "lm")
+            self.verify(file, again, "lm")
         reads_features = bool(self._model_description("lm").arguments.get("reads_features", False))
         tensors, metadata = load_tensors(file)
         stored = parse_metadata(metadata, WordListMetadata, file, again).symbols
@@ -317,7 +219,7 @@ class RunDirectory(RunFiles):
             raise NoisyChannelError(
                 f"{file}: not the word list of this run ({error}); restore it from a copy, or {again}"
             ) from error
-        self._verify(file, again, "lm")
+        self.verify(file, again, "lm")
         return WordList(words, reads_features).to(device)
 
 
