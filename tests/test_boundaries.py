@@ -109,8 +109,7 @@ def carry_out(commands: list[list[str]]) -> None:
             case "noisychannel":
                 assert main(words) == 0
             case "rm":
-                for path in map(Path, words[-1:]):
-                    shutil.rmtree(path) if words[0] == "-r" else path.unlink()
+                shutil.rmtree(words[-1], ignore_errors=True) if words[0] == "-rf" else Path(words[-1]).unlink()
             case "cp":
                 shutil.copy(*words)
             case _:
@@ -402,11 +401,16 @@ def test_a_folder_of_another_role_is_refused(run: Path, held: str, role: str, re
         NoisyChannel.load(run, device="cpu")
 
 
-def test_a_model_of_another_role_is_trained_again_by_the_command_given(run: Path, inputs: str, capsys) -> None:
+def test_a_model_is_trained_again_by_the_command_given(run: Path, inputs: str, capsys) -> None:
     shutil.rmtree(run / "direct")
     shutil.copytree(run / "channel", run / "direct")
     line = fails(capsys, "decode", str(run), inputs)
-    assert "restore the direct model from a copy, or train it again: rm -r" in line
+    assert "restore the direct model from a copy, or train it again: rm -rf" in line
+    carry_out(pasted(line))
+    assert main(["decode", str(run), inputs]) == 0
+    shutil.rmtree(run / "direct")
+    line = fails(capsys, "decode", str(run), inputs)
+    assert f"{run / 'direct' / 'model.safetensors'}: missing; restore it from a copy, or train it again: rm -rf" in line
     carry_out(pasted(line))
     assert main(["decode", str(run), inputs]) == 0
 

@@ -101,7 +101,7 @@ class RunFiles:
 
     def training_again(self, role: str) -> str:
         """The command that trains one model anew."""
-        return f"train it again: {shlex.join(['rm', '-r', str(self.model_dir(role))])} && {self._train()}"
+        return f"train it again: {shlex.join(['rm', '-rf', str(self.model_dir(role))])} && {self._train()}"
 
     def starting_over(self) -> str:
         """The command that trains everything anew."""
