@@ -338,7 +338,7 @@ def test_a_vocabulary_of_another_run_is_refused(run: Path, tmp_path: Path, capsy
     vocabulary["symbols"].reverse()
     file.write_text(json.dumps(vocabulary))
     complaint = fails(capsys, 1, "score", str(run), str(tmp_path / "x.tsv"))
-    assert "output.vocabulary.json: not the vocabulary" in complaint
+    assert "output.vocabulary.json: damaged (not the file that was trained" in complaint
 
 
 def test_weights_of_another_size_are_refused(run: Path, trained: Path, capsys) -> None:
@@ -432,7 +432,7 @@ def test_any_group_name_stays_inside_the_run(name: str, tmp_path: Path, capsys) 
     before = set(tmp_path.rglob("*"))
     assert main(["train", write_config(config)]) == 0
     run = RunDirectory.open(Path(config.run_dir))
-    assert run.header()["groups"] == [name]
+    assert run.header().groups == [name]
     assert run.group(name).path.parent == run.path
     assert run.group(name).finished("lm")
     outside = {p for p in tmp_path.rglob("*") if run.path not in (p, *p.parents)} - before

@@ -368,7 +368,7 @@ def test_a_damaged_vocabulary_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "input.vocabulary.json").write_bytes(content)
     with pytest.raises(NoisyChannelError) as caught:
         Codec.load(tmp_path, "input")
-    assert str(caught.value).startswith(f"{tmp_path / 'input.vocabulary.json'}: not a vocabulary (")
+    assert str(caught.value).startswith(f"{tmp_path / 'input.vocabulary.json'}: damaged (")
     assert caught.value.exit_code == 1
 
 

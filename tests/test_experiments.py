@@ -21,7 +21,7 @@ from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.experiments import choosing, decoding, scores, training
 from noisychannel.experiments.blocks import Block, outputs_file, read_blocks
 from noisychannel.experiments.cache import Cache
-from noisychannel.experiments.decoding import DecodingTask, NBestEntry, load
+from noisychannel.experiments.decoding import DecodingTask, EntryRecord, NBestEntry, load
 from noisychannel.experiments.design import Design, Plot
 from noisychannel.experiments.items import Item
 from noisychannel.experiments.measuring import all_rows, measure, rows_to_tune
@@ -33,6 +33,7 @@ from noisychannel.experiments.running import needed_runs, run_block, run_blocks
 from noisychannel.experiments.scores import RowScorer
 from noisychannel.experiments.training import groups_at_once, train_groups
 from noisychannel.runs import RunDirectory
+from noisychannel.schemas import parse_record
 from noisychannel.tuning import TuningResult
 from toy_experiment import COPY, DESIGN, DIRECT, FULL, WITH_LM, Toy
 
@@ -461,10 +462,14 @@ def test_damaged_blocks_are_one_line(blocks: dict[str, Block], tmp_path: Path) -
     with pytest.raises(NoisyChannelError, match="not every item has an output of 'direct'"):
         Block.read(file)
     outputs_file(file).write_bytes(b"nothing")
-    with pytest.raises(NoisyChannelError, match="not a whole block"):
+    with pytest.raises(NoisyChannelError, match=r"toy\.plain\.outputs\.jsonl\.xz: damaged \(Input format not"):
+        Block.read(file)
+    line["outputs"][0]["n_best"][0]["text"] = 3
+    outputs_file(file).write_bytes(lzma.compress(json.dumps(line).encode()))
+    with pytest.raises(NoisyChannelError, match=r"damaged \(outputs\.0\.n_best\.0\.text: must be a valid string\)"):
         Block.read(file)
     file.write_text('{"format": 1}', encoding="utf-8")
-    with pytest.raises(NoisyChannelError, match="format 1, but this version reads format 2"):
+    with pytest.raises(NoisyChannelError, match=r"format 1, written by .* reads format 2: use the other version"):
         Block.read(file)
     with pytest.raises(BadInputError, match="toy: no block has been measured"):
         merge(DESIGN, [])
@@ -666,15 +671,36 @@ def test_messages_say_what_was_measured(toy: Toy, directory: Path, results: dict
 
 
 def test_tuning_records_are_read_as_they_were_written() -> None:
-    from noisychannel.experiments.tuning import read_tuning, tuning_record
+    from noisychannel.experiments.tuning import TuningRecord, tuning_record
     from noisychannel.tuning import TuningStep
 
     weights = Weights(1.0, 0.5, 0.25, -1.0, {"word_list": 3.0})
     result = TuningResult("x", weights, 50.0, "chrf", "sig", (TuningStep(Weights(), None, 40.0, 3),))
-    assert read_tuning(json.loads(json.dumps(tuning_record(result)))) == result
+    assert parse_record(json.dumps(tuning_record(result)), TuningRecord, Path(), "").result() == result
+
+
+def test_a_damaged_measurement_is_made_again(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    made: list[choosing.Choice] = []
+
+    def choose() -> choosing.Choice:
+        made.append(choosing.Choice(decoding.PartLists([[[NBestEntry("ab", {"direct": -1.0})]]], 2.0), Weights(), 50.0))
+        return made[-1]
+
+    cache.choice("key", "row", choose)
+    (file,) = cache.directory.iterdir()
+    whole = file.read_bytes()
+    record = json.loads(lzma.decompress(whole))
+    assert cache.choice("key", "row", choose) == made[0]
+    assert len(made) == 1
+    for content in (b"", whole[:-9], b"nothing", lzma.compress(b"[]"), lzma.compress(b'{"parts": [[[{"text": 3}]]]}')):
+        file.write_bytes(content)
+        made.clear()
+        assert cache.choice("key", "row", choose) == made[0]
+    assert json.loads(lzma.decompress(file.read_bytes())) == record
 
 
 def test_an_entry_keeps_what_a_partial_output_is() -> None:
     entry = NBestEntry("ab", {"direct": -1.0}, complete=False)
-    assert NBestEntry.from_record(json.loads(json.dumps(entry.record()))) == entry
+    assert parse_record(json.dumps(entry.record()), EntryRecord, Path(), "").entry() == entry
     assert scores.SAMPLES == 10_000

@@ -161,7 +161,7 @@ def test_groups_are_trained_apart_in_one_run(tmp_path: Path) -> None:
     assert set(perplexity) == {"doubled/2 direct", "doubled/2 lm", "copied direct", "copied lm"}
     assert perplexity["copied direct"] < 1.2
     run = RunDirectory.open(Path(config.run_dir))
-    assert run.header()["groups"] == ["copied", "doubled/2"]
+    assert run.header().groups == ["copied", "doubled/2"]
     assert isinstance(run.group("doubled/2").load_model("direct"), SSNT)
     with pytest.raises(BadInputError, match="one run per group; choose one of them: copied, doubled%2F2"):
         run.codecs()

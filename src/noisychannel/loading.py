@@ -12,7 +12,7 @@ from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import System
-from noisychannel.weights import TermSource, own_terms, read_system
+from noisychannel.weights import TermSource, own_terms, read_system, stale_systems, stale_warning
 
 
 def load_tuned(
@@ -32,11 +32,13 @@ def load_tuned(
         )
     try:
         settings = tuned.settings.changed(**overrides)
-        model = NoisyChannel.load(run.path, system, weights or tuned.weights, settings, device)
+        model = NoisyChannel.load(run, system, weights or tuned.weights, settings, device)
     except ValueError as error:
         raise BadInputError(str(error)) from error
     for warning in run.unfinished(model.models):
         reporter.warn(warning)
+    if weights is None and (stale := stale_systems(run, [tuned])):
+        reporter.warn(stale_warning(run, stale))
     return model
 
 
@@ -56,6 +58,6 @@ def load_systems(
     for warning in run.unfinished(roles):
         reporter.warn(warning)
     try:
-        return NoisyChannel.load(run.path, None, weights, settings, device, roles, sources).reweighted(Weights())
+        return NoisyChannel.load(run, None, weights, settings, device, roles, sources).reweighted(Weights())
     except ValueError as error:
         raise BadInputError(str(error)) from error

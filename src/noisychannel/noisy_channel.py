@@ -66,7 +66,7 @@ class NoisyChannel:
 
     @staticmethod
     def load(
-        run: str | Path,
+        run: str | Path | RunDirectory,
         system: str | None = None,
         weights: Weights | None = None,
         settings: SearchSettings | None = None,
@@ -88,7 +88,7 @@ class NoisyChannel:
                 several runs with the same vocabularies can be mixed. If not given, those that the weights need.
             terms: Where further terms come from, beside those that the run and its tuned systems have.
         """
-        directory = RunDirectory.open(Path(run))
+        directory = run if isinstance(run, RunDirectory) else RunDirectory.open(Path(run))
         input_codec, output_codec = directory.codecs()
         tuned = UNTUNED
         if system is not None or weights is None or settings is None:

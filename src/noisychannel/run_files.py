@@ -1,6 +1,7 @@
 """The files of a run directory, and which of them exist.
 
-    run.json                      format and version, the groups, how many lines of data were read, dropped, truncated
+    run.json                      format and version, the groups, how many lines of data were read, dropped, truncated,
+                                  and checksums of the vocabularies and the trained models
     config.yaml                   the configuration
     input.vocabulary.json, output.vocabulary.json (and .sentencepiece)
     direct/ channel/ lm/ …        one directory per role, with config.json and model.safetensors;
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -61,6 +63,9 @@ class RunFiles:
     def model_file(self, role: str) -> Path:
         return self.model_dir(role) / "model.safetensors"
 
+    def model_config_file(self, role: str) -> Path:
+        return self.model_dir(role) / "config.json"
+
     def state_file(self, role: str) -> Path:
         """Exists while the training of a model is unfinished."""
         return self.model_dir(role) / "training.safetensors"
@@ -74,23 +79,38 @@ class RunFiles:
         """Exists if the language model was trained with lm.word_list."""
         return self.model_dir("lm") / "word_list.safetensors"
 
-    def has_model(self, role: str) -> bool:
-        return self.model_file(role).exists()
+    def vocabulary_files(self) -> list[Path]:
+        """Those that exist."""
+        names = [f"{side}.{kind}" for side in ("input", "output") for kind in ("vocabulary.json", "sentencepiece")]
+        return [self.path / name for name in names if (self.path / name).exists()]
 
     def finished(self, role: str) -> bool:
-        return self.has_model(role) and not self.state_file(role).exists()
+        return self.model_file(role).exists() and not self.state_file(role).exists()
 
     def unfinished(self, roles: Iterable[str]) -> list[str]:
         """One warning for each of these models whose training was interrupted."""
         warnings = []
         for role in roles:
             if self.state_file(role).exists():
-                best = "this is its best model so far" if self.has_model(role) else "it has no model yet"
+                has_model = self.model_file(role).exists()
+                best = "this is its best model so far" if has_model else "it has no model yet"
                 warnings.append(
-                    f"{self.path}: the training of {role} is unfinished, {best}; "
-                    f"finish it with noisychannel train {self.config_file}"
+                    f"{self.path}: the training of {role} is unfinished, {best}; finish it with {self._train()}"
                 )
         return warnings
+
+    def training_again(self, role: str) -> str:
+        """The command that trains one model anew."""
+        return f"train it again: {shlex.join(['rm', '-rf', str(self.model_dir(role))])} && {self._train()}"
+
+    def starting_over(self) -> str:
+        """The command that trains everything anew."""
+        return f"start over: {self._train()} --overwrite"
+
+    def _train(self) -> str:
+        # A run that was moved or copied has another path than its configuration says.
+        whole = self.path.parent if (self.path.parent / "run.json").exists() else self.path
+        return shlex.join(["noisychannel", "train", str(self.config_file), "--run_dir", str(whole)])
 
 
 def directory_name(group: str) -> str:

@@ -1,15 +1,17 @@
 """A run directory: everything that is needed to use its models again, in files that are complete or absent.
 
-``run_files`` lists the files. Each one is read once.
+``run_files`` lists the files, ``run_records`` what they keep. Each one is read once. What is loaded is compared with
+the checksums in run.json, see ``recorded_run``.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -17,28 +19,27 @@ from torch import nn
 from noisychannel import __version__
 from noisychannel.arguments import section_of
 from noisychannel.atomic import write_text
-from noisychannel.data.codec import Codec
+from noisychannel.data.codec import SIDES, Codec
 from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.finite import non_finite_parameter
-from noisychannel.models.registry import ModelDescription
+from noisychannel.models.registry import ROLES, ModelDescription
 from noisychannel.models.word_list import Trie, WordList
-from noisychannel.run_files import RunFiles, directory_name
-from noisychannel.tensors import load_metadata, load_tensors, save_tensors
+from noisychannel.recorded_run import RecordedRun
+from noisychannel.run_files import directory_name
+from noisychannel.run_records import FORMAT, ModelMetadata, ModelRecord, WordListMetadata
+from noisychannel.schemas import parse_metadata, read_record
+from noisychannel.tensors import load_metadata, load_shapes, load_tensors, save_tensors
 
 T = TypeVar("T")
 
-FORMAT = 1
-"""Raised whenever an older version could misread what a newer one wrote."""
 
-
-class RunDirectory(RunFiles):
+class RunDirectory(RecordedRun):
     """The content of one run. Whoever changes its files by other means calls ``forget``."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, group: str = "") -> None:
+        super().__init__(path, group)
         self._groups: dict[str, RunDirectory] = {}
-        self._known: dict[str, Any] = {}
 
     @staticmethod
     def open(path: Path) -> RunDirectory:
@@ -49,16 +50,10 @@ class RunDirectory(RunFiles):
         run.header()
         return run
 
-    def forget(self) -> None:
-        """Read the files again when they are needed next."""
-        self._known.clear()
-        self._groups.clear()
-
-    def _once(self, name: str, read: Callable[[], T]) -> T:
-        if name not in self._known:
-            self._known[name] = read()
-        known: T = self._known[name]
-        return known
+    def forget(self, name: str | None = None) -> None:
+        super().forget(name)
+        if name is None:
+            self._groups.clear()
 
     # Groups and vocabularies.
 
@@ -66,159 +61,173 @@ class RunDirectory(RunFiles):
         """The run of one group; this run if the name is empty."""
         if not name:
             return self
-        return self._groups.setdefault(name, RunDirectory(self.path / directory_name(name)))
+        return self._groups.setdefault(name, RunDirectory(self.path / directory_name(name), name))
 
     def groups(self) -> list[RunDirectory]:
         """The runs of all groups; only this one if there are no groups."""
-        return [self.group(name) for name in self.header()["groups"]]
-
-    def header(self) -> dict[str, Any]:
-        """The content of run.json."""
-        return self._once("header", self._read_header)
-
-    def write_header(self, groups: list[str], data: Mapping[str, Any], group: str = "") -> None:
-        """``groups``: those inside, or one with an empty name; ``group``: the name of this one, if it is one."""
-        header = {"format": FORMAT, "noisychannel": __version__, "group": group, "groups": groups, "data": data}
-        write_text(self.header_file, json.dumps(header, ensure_ascii=False, indent=1) + "\n")
-        self._known.pop("header", None)
-
-    def _read_header(self) -> dict[str, Any]:
-        file = self.header_file
-        if not file.exists():
-            raise BadInputError(f"{self.path}: not a run directory (no run.json); create one with noisychannel train")
-        header = _read_json(file)
-        _check_format(header, file)
-        if not isinstance(header.get("groups"), list):
-            raise NoisyChannelError(f"{file}: damaged (no groups); restore it from a copy, or start over (--overwrite)")
-        return header
+        return [self.group(name) for name in self.header().groups]
 
     @property
     def data_config(self) -> DataConfig:
         """The data section of config.yaml."""
-        return self._once("data", lambda: section_of(DataConfig, self.config_file, "data"))
+        return self.once("data", lambda: section_of(DataConfig, self.existing_config(), "data"))
+
+    def existing_config(self) -> Path:
+        """config.yaml. If it is missing, the error says where there is a copy."""
+        if self.config_file.exists():
+            return self.config_file
+        groups = self.groups()
+        others = [self.path.parent] if self.header().group else [group.path for group in groups if group is not self]
+        copy = next((other / "config.yaml" for other in others if (other / "config.yaml").exists()), None)
+        fix = (
+            f"all groups have the same: {shlex.join(['cp', str(copy), str(self.config_file)])}"
+            if copy is not None
+            else "copy the configuration there that the run was trained with; no model needs to be trained again"
+        )
+        raise BadInputError(f"{self.config_file}: missing; {fix}")
 
     def write_config(self, text: str) -> None:
         write_text(self.config_file, text)
-        self._known.pop("data", None)
+        self.forget("data")
 
     def codecs(self) -> tuple[Codec, Codec]:
         """The vocabulary of the input and that of the output."""
-        return self._once("codecs", self._read_codecs)
+        return self.once("codecs", self._read_codecs)
 
     def write_codecs(self, input_codec: Codec, output_codec: Codec) -> None:
         input_codec.save(self.path, "input")
         output_codec.save(self.path, "output")
-        self._known.pop("codecs", None)
+        self.forget("codecs")
 
     def _read_codecs(self) -> tuple[Codec, Codec]:
-        groups = self.header()["groups"]
+        groups = self.header().groups
         if groups != [""]:
             shown = ", ".join(self.group(name).path.name for name in groups)
             raise BadInputError(f"{self.path}: has one run per group; choose one of them: {shown}")
-        return Codec.load(self.path, "input"), Codec.load(self.path, "output")
+        again = self.starting_over()
+        codecs = Codec.load(self.path, "input", again), Codec.load(self.path, "output", again)
+        for file in self.vocabulary_files():
+            self.verify(file, again)
+        return codecs
 
     # Models.
+
+    def has_model(self, role: str) -> bool:
+        """Whether the run has a model of this role. One that was trained and is missing counts: loading it fails."""
+        return self.model_file(role).exists() or self.is_recorded(self.model_file(role), role)
 
     def write_model_config(self, role: str, model: ModelDescription) -> None:
         """Write config.json, from which the model of a role is built again; the vocabularies must have been saved."""
         record = {
             "format": FORMAT,
             "noisychannel": __version__,
+            "role": role,
             "class": model.class_name,
             "arguments": dict(model.arguments),
-            "vocabularies": dict(zip(("input", "output"), (x.fingerprint for x in self.codecs()), strict=True)),
+            "vocabularies": dict(zip(SIDES, (x.fingerprint for x in self.codecs()), strict=True)),
         }
         self.model_dir(role).mkdir(parents=True, exist_ok=True)
-        write_text(self.model_dir(role) / "config.json", json.dumps(record, indent=1) + "\n")
-        self._known.pop(f"model {role}", None)
+        write_text(self.model_config_file(role), json.dumps(record, indent=1) + "\n")
+        self.forget(f"model {role}")
 
     def dev_perplexity(self, role: str) -> float:
         """Of the stored model, per symbol."""
-        return math.exp(float(load_metadata(self.model_file(role))["dev_loss"]))
+        file = self.model_file(role)
+        metadata = parse_metadata(load_metadata(file), ModelMetadata, file, self.training_again(role))
+        return math.exp(metadata.dev_loss)
 
     def load_model(self, role: str, device: torch.device | str = "cpu") -> nn.Module:
         """The trained model of a role, ready for use. Its weights are finite numbers."""
-        description = self._model_description(role)
-        tensors, _ = load_tensors(self.model_file(role))
-        try:
-            model = description.build()
-        except (KeyError, TypeError) as error:
-            raise _damaged(self.model_dir(role) / "config.json", error) from error
-        try:
-            model.load_state_dict(tensors)
-        except RuntimeError as error:
+        description, file = self._model_description(role), self.model_file(role)
+        # Compared before anything of that size is allocated.
+        model = _without_weights(description, load_shapes(file))
+        tensors = load_tensors(file)[0] if model is not None else {}
+        if model is None or any(tensors[name].dtype != weight.dtype for name, weight in model.state_dict().items()):
             raise NoisyChannelError(
-                f"{self.model_file(role)}: does not fit config.json beside it; restore both from a copy, or train again"
-            ) from error
+                f"{file}: does not fit config.json beside it; restore both from a copy, or {self.training_again(role)}"
+            )
+        model.load_state_dict(tensors, assign=True)
         if (parameter := non_finite_parameter(model)) is not None:
             raise BadInputError(
-                f"{self.model_file(role)}: NaN or infinite weights ({parameter}); the training of {role} diverged: "
+                f"{file}: NaN or infinite weights ({parameter}); the training of {role} diverged: "
                 "train it again with a lower learning rate"
             )
+        self.verify(file, self.training_again(role), role)
         return model.to(device).eval()
 
     def _model_description(self, role: str) -> ModelDescription:
-        return self._once(f"model {role}", lambda: self._read_model_description(role))
+        return self.once(f"model {role}", lambda: self._read_model_description(role))
 
     def _read_model_description(self, role: str) -> ModelDescription:
-        file = self.model_dir(role) / "config.json"
-        if not file.exists() or not self.has_model(role):
+        file, again = self.model_config_file(role), self.training_again(role)
+        if not self.has_model(role):
             raise BadInputError(f"{self.path}: has no {role} model; train it with noisychannel train … --models {role}")
-        record = _read_json(file)
-        _check_format(record, file)
-        try:
-            vocabularies, description = record["vocabularies"], ModelDescription(record["class"], record["arguments"])
-        except KeyError as error:
-            raise _damaged(file, error) from error
-        for side, codec in zip(("input", "output"), self.codecs(), strict=True):
-            if vocabularies.get(side) != codec.fingerprint:
+        if not self.model_file(role).exists():
+            self.verify(self.model_file(role), again, role)
+        record = self._read_model_record(role)
+        for side, codec in zip(SIDES, self.codecs(), strict=True):
+            if record.vocabularies.get(side) != codec.fingerprint:
                 raise NoisyChannelError(
                     f"{self.path}/{side}.vocabulary.json: not the vocabulary that {self.model_dir(role)} "
                     "was trained with; restore the original, or train again"
                 )
+        sizes = dict(zip(SIDES, map(len, self.codecs()), strict=True))
+        description = record.description(role, sizes, file, again)
+        self.verify(file, again, role)
         return description
 
+    def check_role(self, role: str) -> None:
+        """Refuse the directory of a role if it holds the model of another one."""
+        self._read_model_record(role)
+
+    def _read_model_record(self, role: str) -> ModelRecord:
+        again = self.training_again(role)
+        record = read_record(self.model_config_file(role), ModelRecord, again, [FORMAT])
+        if not record.could_be(role):
+            held = record.role or " or ".join(other for other in ROLES if record.could_be(other)) or record.class_
+            raise NoisyChannelError(
+                f"{self.model_dir(role)}: holds the {held} model, not the {role} model; "
+                f"restore the {role} model from a copy, or {again}"
+            )
+        return record
+
     # The word list of the language model.
+
+    @property
+    def has_word_list(self) -> bool:
+        """Whether the run has a word list. One that was written and is missing counts: loading it fails."""
+        return self.word_list_file.exists() or self.is_recorded(self.word_list_file, "lm")
 
     def write_word_list(self, words: Trie) -> None:
         save_tensors(self.word_list_file, {"keys": words.keys}, {"symbols": str(words.vocab_size)})
 
     def load_word_list(self, device: torch.device | str = "cpu") -> WordList:
         """The listed outputs as a term of the objective. It reads features if the language model does."""
-        if not self.word_list_file.exists():
+        file, again = self.word_list_file, self.training_again("lm")
+        if not self.has_word_list:
             raise BadInputError(f"{self.path}: has no word list; set lm.word_list: true and train the language model")
+        if not file.exists():
+            self.verify(file, again, "lm")
         reads_features = bool(self._model_description("lm").arguments.get("reads_features", False))
-        tensors, metadata = load_tensors(self.word_list_file)
-        symbols = len(self.codecs()[1])
+        tensors, metadata = load_tensors(file)
+        stored = parse_metadata(metadata, WordListMetadata, file, again).symbols
         try:
-            words = Trie(int(metadata["symbols"]), tensors["keys"])
-            if words.vocab_size != symbols:
-                raise ValueError(f"{words.vocab_size} symbols instead of {symbols}")
+            if stored != (symbols := len(self.codecs()[1])):
+                raise ValueError(f"{stored} symbols instead of {symbols}")
+            words = Trie.restored(stored, tensors["keys"])
         except (KeyError, ValueError) as error:
             raise NoisyChannelError(
-                f"{self.word_list_file}: not the word list of this run ({error}); restore it, or train again"
+                f"{file}: not the word list of this run ({error}); restore it from a copy, or {again}"
             ) from error
+        self.verify(file, again, "lm")
         return WordList(words, reads_features).to(device)
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
-            raise ValueError("not a JSON object")
-    except (OSError, ValueError) as error:
-        raise _damaged(file, error) from error
-    return content
-
-
-def _damaged(file: Path, error: Exception) -> NoisyChannelError:
-    return NoisyChannelError(f"{file}: damaged ({error}); restore it from a copy, or train again")
-
-
-def _check_format(record: Mapping[str, Any], file: Path) -> None:
-    if record.get("format") != FORMAT:
-        writer = record.get("noisychannel", "of an unknown version")
-        raise BadInputError(
-            f"{file}: format {record.get('format')}, written by noisychannel {writer}; version {__version__} reads "
-            f"format {FORMAT}: use the other version, or train again"
-        )
+def _without_weights(description: ModelDescription, stored: Mapping[str, tuple[int, ...]]) -> nn.Module | None:
+    """The model without memory for its weights; None if its tensors do not have these names and shapes."""
+    largest = max((len(stored), *(size for shape in stored.values() for size in shape)))
+    if any(isinstance(value, int) and value > largest for value in description.arguments.values()):
+        return None
+    with torch.device("meta"):
+        model = description.build()
+    return model if {name: tuple(x.shape) for name, x in model.state_dict().items()} == dict(stored) else None

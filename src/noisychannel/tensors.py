@@ -17,10 +17,16 @@ from noisychannel.errors import NoisyChannelError
 
 
 def save_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file."""
+    """Write a safetensors file. Equal tensors and metadata give equal bytes."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    content = save(contiguous, dict(metadata))
-    write_bytes(file, _in_order(content) if len(metadata) > 1 else content)
+    content = memoryview(save(contiguous, dict(metadata)))
+    # The length of the header in eight bytes, the header in JSON with the metadata in arbitrary order, the tensors.
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(bytes(content[8:end]))
+    header["__metadata__"] = dict(sorted(metadata.items()))
+    ordered = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    ordered += b" " * (-len(ordered) % 8)
+    write_bytes(file, len(ordered).to_bytes(8, "little"), ordered, content[end:])
 
 
 def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -35,19 +41,17 @@ def load_metadata(file: Path) -> dict[str, str]:
         return opened.metadata() or {}
 
 
-def _in_order(content: bytes) -> bytes:
-    """The same file with sorted metadata, which the library writes in any order: equal content gives equal bytes."""
-    end = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:end])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    ordered = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    assert len(ordered) <= end - 8
-    return content[:8] + ordered.ljust(end - 8) + content[end:]
+def load_shapes(file: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor, without its content."""
+    with _opened(file) as opened:
+        return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
 
 
 @contextmanager
 def _opened(file: Path) -> Iterator[Any]:
     try:
+        if file.exists() and not file.is_file():
+            raise OSError("not a regular file")
         with safe_open(str(file), framework="pt") as opened:
             yield opened
     except (SafetensorError, OSError) as error:

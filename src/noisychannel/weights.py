@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from noisychannel import __version__
 from noisychannel.atomic import write_text
+from noisychannel.checksums import locked
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.errors import BadInputError, NoisyChannelError, did_you_mean
+from noisychannel.errors import BadInputError, did_you_mean
 from noisychannel.runs import RunDirectory
+from noisychannel.schemas import damaged, read_record
 from noisychannel.systems import PROPOSERS, FreeWeight, System, make_system
+from noisychannel.weight_records import FORMAT, SystemRecord, TermKind, WeightsRecord
 
-FORMAT = 2
-"""Of weights.json. Version 0.1 wrote none; there a language model's word list was part of the language model."""
-
-TermKind = Literal["word_list", "lm", "density_ratio"]
-"""The list of outputs a language model was trained on; a second language model; a language model that is subtracted."""
+WEIGHTS = "weights"
+"""The name under which a run remembers the content of weights.json."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class TermSource:
     def of_group(self, group: str) -> TermSource:
         """The source for one group: that group of a run with groups, or the run itself."""
         run = RunDirectory.open(self.run)
-        groups = run.header()["groups"]
+        groups = run.header().groups
         if groups == [""]:
             return self
         if group not in groups:
@@ -76,7 +77,7 @@ class TermSource:
 
 def own_terms(run: RunDirectory) -> dict[str, TermSource]:
     """The further terms that a run has by itself: the word list of its language model."""
-    return {"word_list": TermSource("word_list", run.path)} if run.word_list_file.exists() else {}
+    return {"word_list": TermSource("word_list", run.path)} if run.has_word_list else {}
 
 
 def system_of(name: str, terms: Mapping[str, TermSource]) -> System:
@@ -95,6 +96,8 @@ class TunedSystem:
     """Metric, signature, dev score and history; empty if nothing was tuned."""
     terms: Mapping[str, TermSource] = field(default_factory=dict)
     """Where its further terms come from."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Checksums of the models that it was tuned with, by role, and of further terms, by name."""
 
     @property
     def system(self) -> System:
@@ -106,24 +109,20 @@ UNTUNED = TunedSystem("direct", Weights(direct=1.0), SearchSettings())
 
 def write_systems(run: RunDirectory, systems: Sequence[TunedSystem], default: str | None = None) -> None:
     """Add systems to weights.json, replacing those of the same name; ``default``, if given, is what decode uses."""
-    record = _read(run) or {"systems": {}}
-    for name in outdated_systems(run):
-        del record["systems"][name]
-    for system in systems:
-        terms = {
-            name: {"kind": source.kind, "run": os.path.relpath(source.run.resolve(), run.path.resolve())}
-            for name, source in system.terms.items()
+    added = {system.name: _entry(run, system) for system in systems}
+    with locked(run.path):  # another process may be tuning another system
+        run.forget(WEIGHTS)
+        before, outdated = _read(run), outdated_systems(run)
+        entries = {name: entry.as_json() for name, entry in before.systems.items() if name not in outdated} | added
+        default = default or before.default
+        record = {
+            "format": FORMAT,
+            "noisychannel": __version__,
+            **({"default": default} if default in entries else {}),
+            "systems": {name: _without_empty(entry) for name, entry in entries.items()},
         }
-        record["systems"][system.name] = {
-            "weights": system.weights.by_name(),
-            "search": system.settings.record(),
-            **({"terms": terms} if terms else {}),
-            **system.record,
-        }
-    record |= {"format": FORMAT, "noisychannel": __version__}
-    if default is not None:
-        record["default"] = default
-    write_text(run.weights_file, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+        write_text(run.weights_file, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+    run.forget(WEIGHTS)
 
 
 def read_systems(run: RunDirectory) -> dict[str, TunedSystem]:
@@ -131,23 +130,37 @@ def read_systems(run: RunDirectory) -> dict[str, TunedSystem]:
 
     The direct model is what the others are compared with: it searches as the run's default system does.
     """
-    record = _read(run) or {"systems": {}}
-    try:
-        outdated = outdated_systems(run)
-        entries = {name: entry for name, entry in record["systems"].items() if name not in outdated}
-        tuned = {name: _tuned(run, name, entry) for name, entry in entries.items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(run, error) from error
-    default = tuned.get(record.get("default", ""), UNTUNED)
+    record, outdated = _read(run), outdated_systems(run)
+    tuned = {name: _tuned(run, name, entry) for name, entry in record.systems.items() if name not in outdated}
+    default = tuned.get(record.default or "", UNTUNED)
     return {UNTUNED.name: replace(UNTUNED, settings=default.settings.for_direct())} | tuned
 
 
 def outdated_systems(run: RunDirectory) -> list[str]:
     """Systems that version 0.1 tuned with a word list inside the language model; they must be tuned again."""
     record = _read(run)
-    if record is None or record.get("format") == FORMAT or not run.word_list_file.exists():
+    if record.format == FORMAT or not run.has_word_list:
         return []
-    return [name for name in record["systems"] if "lm" in name.split("+")]
+    return [name for name in record.systems if "lm" in name.split("+")]
+
+
+def stale_systems(run: RunDirectory, systems: Iterable[TunedSystem]) -> dict[str, list[str]]:
+    """Those of some tuned systems whose models have been trained again since, with the names of these models."""
+    stale = {}
+    for tuned in systems:
+        now = _checksums(run, tuned.system.roles, tuned.terms)
+        if changed := [name for name, old in tuned.models.items() if now.get(name, old) != old]:
+            stale[tuned.name] = changed
+    return stale
+
+
+def stale_warning(run: RunDirectory, stale: Mapping[str, Sequence[str]]) -> str:
+    """One line about stale systems, of a run or of its groups."""
+    names = " and ".join(dict.fromkeys(name for changed in stale.values() for name in changed))
+    return (
+        f"{run.path}: the weights of {', '.join(stale)} were tuned with an earlier {names}; "
+        f"tune again: {shlex.join(['noisychannel', 'tune', str(run.path)])}"
+    )
 
 
 def known_terms(run: RunDirectory) -> dict[str, TermSource]:
@@ -162,7 +175,7 @@ def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
     """
     systems = read_systems(run)
     untuned = next((role for role in PROPOSERS if run.has_model(role)), UNTUNED.name)
-    name = name or (_read(run) or {}).get("default", untuned)
+    name = name or _read(run).default or untuned
     if name in outdated_systems(run):
         raise BadInputError(
             f"{run.weights_file}: {name} was tuned by version 0.1, in which the word list was part of the language "
@@ -179,27 +192,61 @@ def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
     )
 
 
-def _tuned(run: RunDirectory, name: str, entry: Mapping[str, Any]) -> TunedSystem:
+def _entry(run: RunDirectory, system: TunedSystem) -> dict[str, Any]:
+    """What weights.json keeps of a system."""
     terms = {
-        term: TermSource(source["kind"], (run.path.resolve() / source["run"]).resolve())
-        for term, source in entry.get("terms", {}).items()
+        name: {"kind": source.kind, "run": os.path.relpath(source.run.resolve(), run.path.resolve())}
+        for name, source in system.terms.items()
     }
-    return TunedSystem(name, Weights.of(entry["weights"]), SearchSettings(**entry["search"]), entry, terms)
+    return {
+        "weights": system.weights.by_name(),
+        "search": system.settings.record(),
+        "terms": terms,
+        "models": _checksums(run, system.system.roles, system.terms),
+        **system.record,
+    }
 
 
-def _read(run: RunDirectory) -> dict[str, Any] | None:
-    if not run.weights_file.exists():
-        return None
-    try:
-        record: dict[str, Any] = json.loads(run.weights_file.read_text(encoding="utf-8"))
-        if not isinstance(record, dict) or not isinstance(record.get("systems"), dict):
-            raise ValueError("no systems")
-        if record.get("format", FORMAT) != FORMAT:
-            raise ValueError(f"format {record['format']}; this version reads format {FORMAT}")
-    except ValueError as error:
-        raise _damaged(run, error) from error
+def _tuned(run: RunDirectory, name: str, entry: SystemRecord) -> TunedSystem:
+    terms = {
+        term: TermSource(source.kind, (run.path.resolve() / source.run).resolve())
+        for term, source in entry.terms.items()
+    }
+    used = ("weights", "search", "terms", "models")
+    record = _without_empty({key: value for key, value in asdict(entry).items() if key not in used})
+    return TunedSystem(name, Weights.of(entry.weights), entry.search, record, terms, entry.models)
+
+
+def _checksums(run: RunDirectory, roles: Iterable[str], terms: Mapping[str, TermSource]) -> dict[str, str]:
+    """Of the models that are there, by role, and of further terms, by name."""
+    sums = {role: run.model_checksum(role) for role in roles if run.model_file(role).exists()}
+    for name, source in terms.items():
+        other = run if source.run.resolve() == run.path.resolve() else RunDirectory(source.run)
+        if source.kind == "word_list" and other.word_list_file.exists():
+            sums[name] = other.word_list_checksum()
+        elif source.kind != "word_list" and other.model_file("lm").exists():
+            sums[name] = other.model_checksum("lm")
+    return sums
+
+
+def _without_empty(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if value is not None and value != {} and value != ()}
+
+
+def _read(run: RunDirectory) -> WeightsRecord:
+    return run.once(WEIGHTS, lambda: _read_file(run) if run.weights_file.exists() else WeightsRecord(systems={}))
+
+
+def _read_file(run: RunDirectory) -> WeightsRecord:
+    file = run.weights_file
+    remove, tune = (shlex.join([*words]) for words in (("rm", str(file)), ("noisychannel", "tune", str(run.path))))
+    again = f"remove it and tune again: {remove} && {tune}"
+    record = read_record(file, WeightsRecord, again, [None, FORMAT])
+    for name, entry in record.systems.items():
+        try:
+            system_of(name, {term: TermSource(source.kind, run.path) for term, source in entry.terms.items()})
+        except BadInputError as error:
+            raise damaged(file, f"systems.{name}: {error}", again) from error
+    if record.default is not None and record.default not in record.systems:
+        raise damaged(file, f"default: there is no system {record.default!r}", again)
     return record
-
-
-def _damaged(run: RunDirectory, error: Exception) -> NoisyChannelError:
-    return NoisyChannelError(f"{run.weights_file}: damaged ({error}); tune again: noisychannel tune {run.path}")

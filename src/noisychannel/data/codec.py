@@ -6,14 +6,31 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from noisychannel.atomic import write_bytes, write_text
-from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.ids import EOS, SPECIAL_SYMBOLS, UNK
+from noisychannel.models.registry import Vocabulary
+from noisychannel.schemas import ClosedRecord, read_content, read_record
 from noisychannel.text import Characters, Splitter, Subwords, TextConfig, Words, normalise
+
+SIDES: tuple[Vocabulary, ...] = ("input", "output")
+
+
+@dataclass(frozen=True)
+class VocabularyRecord(ClosedRecord):
+    """SIDE.vocabulary.json."""
+
+    text: TextConfig
+    features: tuple[str, ...]
+    symbols: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name, values in (("features", self.features), ("symbols", self.symbols)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name}: one of them is repeated")
 
 
 class Unknown(NamedTuple):
@@ -84,37 +101,24 @@ class Codec:
             digest.update(self.splitter.model)
         return digest.hexdigest()[:16]
 
-    def save(self, directory: Path, side: str) -> None:
+    def save(self, directory: Path, side: Vocabulary) -> None:
         record = {"text": asdict(self.config), "features": self.features, "symbols": self.symbols}
         if isinstance(self.splitter, Subwords):
             write_bytes(directory / f"{side}.sentencepiece", self.splitter.model)
         write_text(directory / f"{side}.vocabulary.json", json.dumps(record, ensure_ascii=False, indent=0) + "\n")
 
     @staticmethod
-    def load(directory: Path, side: str) -> Codec:
+    def load(directory: Path, side: Vocabulary, again: str = "train again") -> Codec:
+        """From the directory in which it was saved; ``again``: how to get another one, for errors."""
         file = directory / f"{side}.vocabulary.json"
-        try:
-            record = json.loads(file.read_text(encoding="utf-8"))
-            config = TextConfig(**record["text"])
-            splitter: Splitter
-            match config.units:
-                case "characters":
-                    splitter = Characters()
-                case "words":
-                    splitter = Words()
-                case "subwords":
-                    model = directory / f"{side}.sentencepiece"
-                    splitter = Subwords(model.read_bytes(), str(model))
-                case _:
-                    raise ValueError(f"unknown units {config.units!r}")
-            return Codec(config, splitter, record["symbols"], record["features"])
-        except BadInputError:
-            raise
-        except FileNotFoundError as error:
-            raise NoisyChannelError(
-                f"{error.filename}: missing; restore the run directory from a copy, or train again"
-            ) from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise NoisyChannelError(
-                f"{file}: not a vocabulary ({error}); restore it from a copy, or train again"
-            ) from error
+        record = read_record(file, VocabularyRecord, again)
+        splitter: Splitter
+        match record.text.units:
+            case "characters":
+                splitter = Characters()
+            case "words":
+                splitter = Words()
+            case "subwords":
+                model = directory / f"{side}.sentencepiece"
+                splitter = Subwords(read_content(model, again), str(model))
+        return Codec(record.text, splitter, record.symbols, record.features)

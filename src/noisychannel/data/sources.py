@@ -6,21 +6,33 @@ of change would be quicker to compare, but copies do not keep them, and some too
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from noisychannel.checksums import checksum
 from noisychannel.data.files import find_stored_files
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import HUB
 from noisychannel.errors import BadInputError
+from noisychannel.schemas import Record
 
-Record = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""By key and file: its size, and the SHA-256 of its content."""
 SOURCE_KEYS = ("train", "train_outputs", "dev", "dev_outputs", "unpaired")
+
+
+@dataclass(frozen=True)
+class SourceFile(Record):
+    """What run.json keeps of a file."""
+
+    size: int
+    sha256: str
+
+
+SourceFiles: TypeAlias = Mapping[str, Mapping[str, SourceFile]]
+"""By key and path."""
 
 
 class Sources:
@@ -31,14 +43,14 @@ class Sources:
         self.files = {key: _files(config, key) for key in SOURCE_KEYS}
         self._seen = {file: _appearance(file) for files in self.files.values() for file in files}
 
-    def record(self) -> Record:
+    def record(self) -> SourceFiles:
         """What run.json keeps, after the files have been read. It is an error if one has changed since."""
-        hashes = {file: _sha256(file) for file in self._seen}
+        hashes = {file: checksum(file) for file in self._seen}
         for file, seen in self._seen.items():
             if _appearance(file) != seen:
                 raise BadInputError(f"{file}: changed while it was read; wait until it is complete, then try again")
         return {
-            key: {str(file): {"size": self._seen[file].size, "sha256": hashes[file]} for file in files}
+            key: {str(file): SourceFile(self._seen[file].size, hashes[file]) for file in files}
             for key, files in self.files.items()
             if files
         }
@@ -53,7 +65,7 @@ class Differences(NamedTuple):
     """By key: why its files could not be compared."""
 
 
-def compare(config: DataConfig, recorded: Record, keys: Sequence[str] = SOURCE_KEYS) -> Differences:
+def compare(config: DataConfig, recorded: SourceFiles, keys: Sequence[str] = SOURCE_KEYS) -> Differences:
     """Compare the files of these keys with those that a run was trained on."""
     differences = Differences({}, {})
     for key in keys:
@@ -70,7 +82,7 @@ def compare(config: DataConfig, recorded: Record, keys: Sequence[str] = SOURCE_K
     return differences
 
 
-def warnings_of(config: DataConfig, recorded: Record | None, keys: Sequence[str]) -> Iterable[str]:
+def warnings_of(config: DataConfig, recorded: SourceFiles | None, keys: Sequence[str]) -> Iterable[str]:
     """One line for each key whose files are not those that the run was trained on."""
     if recorded is None:
         return
@@ -97,13 +109,5 @@ def _files(config: DataConfig, key: str) -> list[Path]:
     return list(dict.fromkeys(find_stored_files([x for x in getattr(config, key) if not x.startswith(HUB)])))
 
 
-def _is_same(file: Path, before: Mapping[str, Any]) -> bool:
-    return os.path.getsize(file) == before["size"] and _sha256(file) == before["sha256"]
-
-
-def _sha256(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise BadInputError(f"{file}: cannot be read ({error.strerror})") from error
+def _is_same(file: Path, before: SourceFile) -> bool:
+    return os.path.getsize(file) == before.size and checksum(file) == before.sha256

@@ -93,9 +93,9 @@ def rows_of_groups(run: RunDirectory, rows: Iterable[Row]) -> dict[str, list[Row
     name no group.
     """
     header = run.header()
-    found: dict[str, list[Row]] = {group: [] for group in header["groups"]}
+    found: dict[str, list[Row]] = {group: [] for group in header.groups}
     if found.keys() == {""}:
-        own = header.get("group", "")
+        own = header.group
         return {"": [row for row in rows if not own or row.group in ("", own)]}
     for row in rows:
         if row.group not in found:

@@ -30,7 +30,7 @@ def training_rows(
             )
     if not baselines:
         return {}
-    for warning in warnings_of(run.data_config, run.header()["data"].get("sources"), ("train", "train_outputs")):
+    for warning in warnings_of(run.data_config, run.header().data.sources, ("train", "train_outputs")):
         reporter.warn(warning)
     try:
         return rows_of_groups(run, DataSource(run.data_config).rows("train"))
@@ -43,7 +43,7 @@ def held_out_rows(run: RunDirectory, file: str, outputs: Sequence[str], columns:
     data = run.data_config
     trained = DataSource(data).columns
     roles = trained if columns is None else Columns.parse(columns, "--columns", ("input", "output"))
-    if run.header()["groups"] != [""] and (outputs or "group" not in roles.roles):
+    if run.header().groups != [""] and (outputs or "group" not in roles.roles):
         raise BadInputError(
             f"{run.path}: has groups, so FILE needs the outputs and a column that says which group "
             "(--columns input,output,group); or name the directory of one of them"

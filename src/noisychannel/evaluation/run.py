@@ -24,7 +24,7 @@ from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.outputs import Output
 from noisychannel.reporting import Reporter, Silent
 from noisychannel.runs import RunDirectory
-from noisychannel.weights import outdated_systems, read_systems
+from noisychannel.weights import outdated_systems, read_systems, stale_systems, stale_warning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def evaluate_run(
     """Decode and measure the test set with every system and baseline."""
     rows = held_out_rows(run, options.file, options.outputs, options.columns)
     if not any(rows.values()):
-        group = run.header()["group"]
+        group = run.header().group
         what = f"has no lines of the group {group!r}" if group else "empty"
         raise BadInputError(f"{options.file}: {what}; there is nothing to evaluate")
     runs = {group: run.group(group) for group in rows if rows[group]}
@@ -100,6 +100,11 @@ def evaluate_run(
             f"for the others, first run noisychannel tune {run.path}"
         )
     systems = compared_systems(list(runs.values()), names, options.k1, options.k2)
+    stale: dict[str, list[str]] = {}
+    for n, of_group in enumerate(runs.values()):
+        stale |= stale_systems(of_group, [system.tuned[n] for system in systems])
+    if stale:
+        reporter.warn(stale_warning(run, stale))
     pairs = training_rows(run, codecs, options.baselines, reporter)
     groups = []
     for n, (group, of_group) in enumerate(runs.items()):

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from noisychannel.atomic import write_bytes, write_text
 from noisychannel.errors import NoisyChannelError
-from noisychannel.experiments.decoding import NBestEntry
+from noisychannel.experiments.decoding import EntryRecord, NBestEntry
 from noisychannel.experiments.items import Item
+from noisychannel.schemas import Record, damaged, parse_record, read_content
 
 FORMAT = 2
 """Format 1 was one file for a whole experiment, without n-best lists."""
@@ -29,6 +30,69 @@ ItemKey = tuple[str, int]
 """The name of a part, and the number of an item in it."""
 NBest = dict[int, dict[ItemKey, list[NBestEntry]]]
 """By seed and item."""
+
+
+AGAIN = "measure it again"
+
+
+@dataclass(frozen=True)
+class ScoreRecord(Record):
+    """The score of a row in one metric."""
+
+    score: float
+    deviation: float | None
+    parts: dict[str, float | ScoreRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RowRecord(Record):
+    """What the results need of a row."""
+
+    name: str
+    setting: str
+    base: str
+    pairs: int | None
+    unpaired: int | None
+    scores: dict[str, ScoreRecord]
+    weights: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BlockRecord(Record):
+    """What the results need of the first file."""
+
+    block: str
+    noisychannel: str
+    commit: str | None
+    torch: str
+    date: str
+    device: str
+    data: dict[str, Any]
+    tuned: str
+    seconds: dict[str, float]
+    rows: list[RowRecord]
+
+
+@dataclass(frozen=True)
+class OutputRecord(Record):
+    """The n-best list of an item by one row and seed."""
+
+    row: int
+    seed: int
+    n_best: list[EntryRecord]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineRecord(Record):
+    """A line of the second file."""
+
+    part: str
+    item: int
+    input: str = ""
+    features: tuple[str, ...] = ()
+    references: tuple[str, ...]
+    unit: str = ""
+    outputs: list[OutputRecord]
 
 
 @dataclass(frozen=True)
@@ -81,18 +145,14 @@ class Block:
     @staticmethod
     def read(file: Path) -> Block:
         """From the first file; the second is beside it."""
+        content = read_content(file, AGAIN)
+        checked = parse_record(content, BlockRecord, file, AGAIN, [FORMAT])
         try:
-            record = json.loads(file.read_text(encoding="utf-8"))
-            if record.get("format") != FORMAT:
-                raise NoisyChannelError(
-                    f"{file}: format {record.get('format')}, but this version reads format {FORMAT}"
-                )
-            with lzma.open(outputs_file(file), "rt", encoding="utf-8") as stream:
-                items, n_best = _read_lines(map(json.loads, stream), len(record["rows"]))
-        except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, lzma.LZMAError) as error:
-            if isinstance(error, NoisyChannelError):
-                raise
-            raise NoisyChannelError(f"{file}: not a whole block ({error!r}); restore it from a copy") from error
+            with lzma.open(outputs_file(file), "rb") as stream:
+                items, n_best = _read_lines(stream, outputs_file(file), len(checked.rows))
+        except (OSError, EOFError, lzma.LZMAError) as error:
+            raise damaged(outputs_file(file), error, AGAIN) from error
+        record = json.loads(content)
         block = Block(record, items, n_best)
         for row, of_row in zip(block.rows, block.n_best, strict=True):
             if not of_row or any(lists.keys() != items.keys() for lists in of_row.values()):
@@ -109,13 +169,15 @@ def read_blocks(directory: Path, stem: str) -> list[Block]:
     return [Block.read(file) for file in sorted(directory.glob(f"{stem}.*.json"))]
 
 
-def _read_lines(lines: Iterable[Mapping[str, Any]], rows: int) -> tuple[dict[ItemKey, Item], list[NBest]]:
+def _read_lines(lines: Iterable[bytes], file: Path, rows: int) -> tuple[dict[ItemKey, Item], list[NBest]]:
     items: dict[ItemKey, Item] = {}
     n_best: list[NBest] = [{} for _ in range(rows)]
-    for line in lines:
-        key = line["part"], line["item"]
-        items[key] = Item.from_record(dict(line))
-        for output in line["outputs"]:
-            entries = [NBestEntry.from_record(entry) for entry in output["n_best"]]
-            n_best[output["row"]].setdefault(output["seed"], {})[key] = entries
+    for text in lines:
+        line = parse_record(text, LineRecord, file, AGAIN)
+        key = line.part, line.item
+        items[key] = Item(line.input, line.references, line.features, line.unit)
+        for output in line.outputs:
+            if not 0 <= output.row < rows:
+                raise damaged(file, f"a row {output.row}, but there are {rows}", AGAIN)
+            n_best[output.row].setdefault(output.seed, {})[key] = [entry.entry() for entry in output.n_best]
     return items, n_best

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +21,7 @@ from noisychannel.experiments.experiment import ModelSet
 from noisychannel.experiments.items import Item
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.outputs import Output
+from noisychannel.schemas import InfiniteRecord
 
 DIGITS = 4
 """Decimals of the terms that are kept, in nats."""
@@ -45,9 +46,17 @@ class NBestEntry(NamedTuple):
         terms = {"terms": self.terms} if self.terms else {}
         return {"text": self.text, **terms, **({} if self.complete else {"complete": False})}
 
-    @staticmethod
-    def from_record(record: dict[str, Any]) -> NBestEntry:
-        return NBestEntry(record["text"], record.get("terms", {}), record.get("complete", True))
+
+@dataclass(frozen=True)
+class EntryRecord(InfiniteRecord):
+    """An output of an n-best list in JSON."""
+
+    text: str
+    terms: dict[str, float] = field(default_factory=dict)
+    complete: bool = True
+
+    def entry(self) -> NBestEntry:
+        return NBestEntry(self.text, self.terms, self.complete)
 
 
 NBestLists = list[list[NBestEntry]]

@@ -39,11 +39,6 @@ class Item:
         record = {"input": self.input, "features": self.features, "references": self.references, "unit": self.unit}
         return {key: value for key, value in record.items() if value}
 
-    @staticmethod
-    def from_record(record: dict[str, Any]) -> Item:
-        features = tuple(record.get("features", ()))
-        return Item(record.get("input", ""), tuple(record["references"]), features, record.get("unit", ""))
-
 
 @dataclass(frozen=True)
 class Part:

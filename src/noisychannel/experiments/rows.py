@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from noisychannel.systems import PROPOSERS, System
-from noisychannel.weights import TermKind, TermSource, system_of
+from noisychannel.weight_records import TermKind
+from noisychannel.weights import TermSource, system_of
 
 MODEL_ROLES = (*PROPOSERS, "channel", "lm")
 """Parts of a system's name that are models; ``length`` is neither a model nor a further term."""

@@ -20,6 +20,7 @@ from noisychannel.evaluation.metrics import Metric
 from noisychannel.experiments.decoding import decode_items, features_of, load
 from noisychannel.experiments.experiment import ModelSet
 from noisychannel.experiments.items import Item
+from noisychannel.schemas import Record
 from noisychannel.systems import System
 from noisychannel.tuning import CandidatePool, TuningResult, TuningStep, tune
 
@@ -72,7 +73,31 @@ def tuning_record(result: TuningResult) -> dict[str, Any]:
     return {**asdict(result), "weights": result.weights.by_name(), "history": history}
 
 
-def read_tuning(record: dict[str, Any]) -> TuningResult:
-    """The inverse of ``tuning_record``."""
-    history = tuple(TuningStep(**{**step, "weights": Weights.of(step["weights"])}) for step in record["history"])
-    return TuningResult(**{**record, "weights": Weights.of(record["weights"]), "history": history})
+@dataclass(frozen=True)
+class StepRecord(Record):
+    """A step of the history of a tuning in JSON."""
+
+    weights: dict[str, float]
+    pool_score: float | None
+    decoded_score: float
+    pool_size: int
+
+
+@dataclass(frozen=True)
+class TuningRecord(Record):
+    """What ``tuning_record`` wrote."""
+
+    system: str
+    weights: dict[str, float]
+    dev_score: float
+    metric: str
+    signature: str
+    history: tuple[StepRecord, ...]
+
+    def result(self) -> TuningResult:
+        history = [
+            TuningStep(Weights.of(step.weights), step.pool_score, step.decoded_score, step.pool_size)
+            for step in self.history
+        ]
+        weights = Weights.of(self.weights)
+        return TuningResult(self.system, weights, self.dev_score, self.metric, self.signature, tuple(history))

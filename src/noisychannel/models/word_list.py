@@ -59,6 +59,17 @@ class Trie(nn.Module):
         keys = np.concatenate(levels) if levels else np.zeros(0, np.int64)
         return Trie(vocab_size, torch.from_numpy(keys))
 
+    @staticmethod
+    def restored(vocab_size: int, keys: Tensor) -> Trie:
+        """The trie of stored keys. ValueError if they are not those of a trie."""
+        if keys.dtype != torch.long or keys.dim() != 1:
+            raise ValueError(f"keys are {keys.dtype} of shape {list(keys.shape)}, not whole numbers in a row")
+        # An edge begins at a node before the one that it leads to.
+        before = keys // vocab_size <= torch.arange(len(keys))
+        if not bool((keys >= 0).all() & before.all() & (keys[1:] > keys[:-1]).all()):
+            raise ValueError("keys are not in order")
+        return Trie(vocab_size, keys)
+
     def __len__(self) -> int:
         """How many distinct outputs are listed."""
         return int((self.keys % self.vocab_size == EOS).sum())

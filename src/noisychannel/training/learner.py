@@ -82,6 +82,7 @@ class Learner:
         )
         data = self.train_corpus.fingerprint
         if self.files.state_file(role).exists():
+            self.files.check_role(role)
             self.state = TrainingState.load(self.files.state_file(role), self.model, self.optimiser, data)
             self.state.threads = self.state.threads or job.threads
         else:
@@ -231,6 +232,9 @@ class Learner:
             # Last: while the state is there, the training is unfinished, and all of the above is repeated.
             if at_limit:
                 self.save_state(interval_loss)
+            # While there is a state, the checksums are not verified: a training that is killed here resumes.
+            self.files.record_files(self.job.role)
+            if at_limit:
                 self.files.state_file(self.job.role).replace(self.files.stopped_file(self.job.role))
             else:
                 self.files.state_file(self.job.role).unlink()

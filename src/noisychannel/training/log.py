@@ -7,15 +7,26 @@ import fcntl
 import json
 import math
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from noisychannel.atomic import cannot_write, write_text
-from noisychannel.errors import missing_extra
+from noisychannel.errors import NoisyChannelError, missing_extra
+from noisychannel.schemas import Record, parse_record
 from noisychannel.training.state import TrainingState
 
 WORD_LIST = "word list"
 """The kind of the record of a word list; the other kinds are train and dev."""
+
+
+@dataclass(frozen=True)
+class MetricsRecord(Record):
+    """What every line has."""
+
+    model: str
+    kind: str
+    step: int
 
 
 class MetricsLog:
@@ -43,7 +54,7 @@ class MetricsLog:
 
 
 def forget_after(file: Path, model: str, state: TrainingState | None) -> None:
-    """Remove the records of a model that will be written again, and a last line that is incomplete.
+    """Remove the records of a model that will be written again, and lines that are incomplete or damaged.
 
     These are the records of what came after ``state``, and that of its word list, which is written at the end.
     """
@@ -54,14 +65,12 @@ def forget_after(file: Path, model: str, state: TrainingState | None) -> None:
     if state is not None:
         last = {"train": state.step - (state.interval_symbols > 0), "dev": state.evaluated_step}
     kept = []
-    for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
         try:
-            record = json.loads(line)
-        except ValueError:
+            record = parse_record(line, MetricsRecord, file, "remove it")
+        except NoisyChannelError:
             continue
-        if not isinstance(record, dict):
-            continue
-        if record["model"] != model or record["step"] <= last.get(record["kind"], -1):
+        if record.model != model or record.step <= last.get(record.kind, -1):
             kept.append(line)
     write_text(file, "".join(kept))
 

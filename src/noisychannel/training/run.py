@@ -19,11 +19,12 @@ from noisychannel.arguments import dump_config
 from noisychannel.atomic import cannot_write
 from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource, Prepared, open_corpus, prepare
-from noisychannel.data.sources import SOURCE_KEYS, Record, Sources, compare
+from noisychannel.data.sources import SOURCE_KEYS, SourceFiles, Sources, compare
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.registry import ROLES, Role
 from noisychannel.run_files import directory_name
+from noisychannel.run_records import DataRecord
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.events import Finished, Listener
@@ -65,7 +66,7 @@ def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: 
                 jobs = _prepare_run(run, config, say, overwrite, lock.begun)
             world.wait()
             if not world.leads:
-                jobs = _jobs(run, config, run.header()["groups"])
+                jobs = _jobs(run, config, run.header().groups)
             finished = [train_model(job, world, listen) for job in _with_threads(jobs, [config])]
             if world.leads and jobs:
                 _close(run, jobs, say)
@@ -106,7 +107,7 @@ def prepare_run(config: RunConfig, say: Say = print) -> None:
 
 def _with_threads(jobs: Sequence[Job], configs: Sequence[RunConfig]) -> list[Job]:
     """Share the threads among all models, finished or not: results depend on their number, and not on ``jobs``."""
-    groups = [len(RunDirectory(Path(config.run_dir)).header()["groups"]) for config in configs]
+    groups = [len(RunDirectory(Path(config.run_dir)).header().groups) for config in configs]
     models = sum(len(config.models) * number for config, number in zip(configs, groups, strict=True))
     threads = max(1, torch.get_num_threads() // models)
     return [replace(job, threads=threads) for job in jobs]
@@ -146,7 +147,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     codecs: dict[str, tuple[Codec, Codec]] | None = None
     if resumed:
         record = _continued(run, config)
-        groups = run.header()["groups"]
+        groups = run.header().groups
         if not (jobs := _jobs(run, config, groups)):
             _check_sources(run, config, say)
             _remove_data(run)
@@ -182,7 +183,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         _write_group(run.group(group), record, data, group, hashes)
     if list(prepared) != [""]:
         run.write_config(dump_config(record))
-        run.write_header(sorted(prepared), {"sources": hashes})
+        run.write_header(sorted(prepared), DataRecord(sources=hashes))
     jobs = _jobs(run, config, sorted(prepared))
     for job in jobs:
         files = RunDirectory(job.run_dir)
@@ -196,7 +197,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
 
 
 def _codecs(run: RunDirectory) -> dict[str, tuple[Codec, Codec]]:
-    return {group: run.group(group).codecs() for group in run.header()["groups"]}
+    return {group: run.group(group).codecs() for group in run.header().groups}
 
 
 def _data_dir(run: RunDirectory, group: str, resumed: bool) -> Path:
@@ -246,11 +247,11 @@ def _goes_further(run: RunDirectory, config: RunConfig, role: Role) -> bool:
     return stopped.exists() and not TrainingState.read(stopped).at_limit(config.limits(role))
 
 
-def _write_group(run: RunDirectory, config: RunConfig, data: Prepared, group: str, sources: Record) -> None:
+def _write_group(run: RunDirectory, config: RunConfig, data: Prepared, group: str, sources: SourceFiles) -> None:
     """Configuration and header of a group. The header comes last: a directory that has it is complete."""
     run.write_config(dump_config(config))
     counts: dict[str, Any] = {split: {**asdict(c), "unknown": c.unknown.total()} for split, c in data.counts.items()}
-    run.write_header([""], {**counts, "fingerprints": _fingerprints(data), "sources": sources}, group)
+    run.write_header([""], DataRecord(**counts, fingerprints=_fingerprints(data), sources=sources), group)
 
 
 def _fingerprints(data: Prepared) -> dict[str, str]:
@@ -264,12 +265,11 @@ def _fingerprints(data: Prepared) -> dict[str, str]:
 
 def _check_data(run: RunDirectory, data: Prepared, config: RunConfig) -> None:
     """Refuse data that is not what the models of the run see; the message names the key and the file."""
-    header = run.header()["data"]
-    before = header.get("fingerprints", {})
+    before, sources = run.header().data.fingerprints, run.header().data.sources
     for name, fingerprint in _fingerprints(data).items():
         if before.get(name) != fingerprint:
             keys = [key for key in SOURCE_KEYS if key.removesuffix("_outputs") == name]
-            changed = compare(config.data, header["sources"], keys).changed if "sources" in header else {}
+            changed = {} if sources is None else compare(config.data, sources, keys).changed
             raise _changed(run, name, *changed.values())
 
 
@@ -282,7 +282,7 @@ def _changed(run: RunDirectory, key: str, *files: str) -> BadInputError:
 
 def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> None:
     """Refuse data that has changed since the models were trained. If its bytes differ, what the models see counts."""
-    recorded = run.header()["data"].get("sources")
+    recorded = run.header().data.sources
     differences = compare(config.data, recorded or {})
     for key, reason in differences.missing.items():
         say(f"{run.path}: data.{key} was not compared with what the models were trained on ({reason})")
@@ -303,7 +303,7 @@ def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
     A different configuration is refused, naming the first key that differs. The section of a model whose training has
     not started may change.
     """
-    before = parse_config(run.config_file)
+    before = parse_config(run.existing_config())
     # The sections of models that are not asked for now are those of the run.
     config = replace(config)
     for role in ROLES:
@@ -337,7 +337,7 @@ def _clear(run: RunDirectory, groups: list[str]) -> None:
     except OSError as error:
         raise cannot_write(run.path, error) from error
     with suppress(NoisyChannelError):  # none, one of another version, or a damaged one: starting over is the cure
-        groups = groups + list(old.header()["groups"])
+        groups = groups + list(old.header().groups)
     for directory in [*dict.fromkeys(run.group(group).path for group in groups if group), run.path]:
         if directory.is_symlink() and directory != run.path:
             _remove(directory)

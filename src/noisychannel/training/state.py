@@ -9,20 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from noisychannel.errors import NoisyChannelError
+from noisychannel.schemas import InfiniteRecord, parse_record
 from noisychannel.tensors import load_metadata, load_tensors, save_tensors
 from noisychannel.training.config import Limits
 
 
 @dataclass
-class TrainingState:
+class TrainingState(InfiniteRecord):
     """The numbers that change from update to update."""
 
     learning_rate: float
@@ -45,6 +47,14 @@ class TrainingState:
     """Summed -log p since the last training record."""
     interval_symbols: int = 0
 
+    def __post_init__(self) -> None:
+        counts = ("epoch", "position", "step", "best_step", "since_best", "evaluated_step", "interval_symbols")
+        for name in counts:
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: must not be negative, but is {getattr(self, name)}")
+        if not 0 <= self.learning_rate < math.inf or math.isnan(self.best_loss):
+            raise ValueError(f"learning_rate {self.learning_rate} and best_loss {self.best_loss}")
+
     def at_limit(self, limits: Limits) -> bool:
         """Whether a training with these limits ends here."""
         return self.step >= limits.updates or self.epoch >= limits.epochs
@@ -59,32 +69,48 @@ class TrainingState:
     def load(file: Path, model: nn.Module, optimiser: torch.optim.Optimizer, data: str) -> TrainingState:
         """Restore model and optimiser. An error if the data has changed since."""
         tensors, metadata = load_tensors(file)
-        state = TrainingState(**_record(file, metadata))
+        state = _state(file, metadata)
         if state.data != data:
             raise NoisyChannelError(
                 f"{file}: the training data has changed since; restore it, or start over (--overwrite)"
             )
-        model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")})
+        weights = {k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")}
         moments: dict[int, dict[str, Any]] = {}
         for key, tensor in tensors.items():
             if key.startswith("optimiser."):
                 _, n, name = key.split(".")
                 moments.setdefault(int(n), {})[name] = tensor
+        if not _fits(model, weights, moments):
+            raise NoisyChannelError(
+                f"{file}: not the state of this model; restore it from a copy, or {_training_again(file)}"
+            )
+        model.load_state_dict(weights)
         optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
         return state
 
     @staticmethod
     def read(file: Path) -> TrainingState:
         """The numbers only, without the tensors."""
-        return TrainingState(**_record(file, load_metadata(file)))
+        return _state(file, load_metadata(file))
 
 
-def _record(file: Path, metadata: dict[str, str]) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads(metadata["state"])
-    except (KeyError, ValueError) as error:
-        raise NoisyChannelError(f"{file}: damaged; remove {file.parent} and train again") from error
-    return record
+def _state(file: Path, metadata: Mapping[str, str]) -> TrainingState:
+    return parse_record(metadata.get("state", ""), TrainingState, file, _training_again(file))
+
+
+def _training_again(file: Path) -> str:
+    return f"remove {file.parent} and train again"
+
+
+def _fits(model: nn.Module, weights: Mapping[str, Tensor], moments: Mapping[int, Mapping[str, Tensor]]) -> bool:
+    """Whether these are the weights of a model, and moments of Adam for its parameters."""
+    shapes = [{name: tensor.shape for name, tensor in each.items()} for each in (weights, model.state_dict())]
+    parameters = list(model.parameters())
+    return shapes[0] == shapes[1] and all(
+        n < len(parameters) and tensor.shape in ((), parameters[n].shape)
+        for n, of_parameter in moments.items()
+        for tensor in of_parameter.values()
+    )
 
 
 def derive_seed(*parts: object) -> int:

@@ -96,7 +96,7 @@ def tune_run(
     if len(terms) < len(options.terms):
         raise BadInputError("--terms: two terms have the same name; give each a name of its own")
     systems = choose_systems(run, options.systems, terms_of(run.groups()[0], terms), reporter)
-    for warning in warnings_of(run.data_config, run.header()["data"].get("sources"), ("dev", "dev_outputs")):
+    for warning in warnings_of(run.data_config, run.header().data.sources, ("dev", "dev_outputs")):
         reporter.warn(warning)
     rows = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
     tuned: list[TuningResult] = []
@@ -198,7 +198,7 @@ def choose_systems(
 
 def terms_of(run: RunDirectory, given: Mapping[str, TermSource]) -> dict[str, TermSource]:
     """The further terms of a run without groups, or of one group: those it knows, and its part of the given ones."""
-    group = run.header()["group"]
+    group = run.header().group
     return {**known_terms(run), **{name: source.of_group(group) for name, source in given.items()}}
 
 

@@ -1,0 +1,70 @@
+"""What weights.json keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from noisychannel.decode.objective import Weights
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.schemas import ClosedRecord, Record
+
+FORMAT = 2
+"""Of weights.json. Version 0.1 wrote none; there a language model's word list was part of the language model."""
+LARGEST_WEIGHT = 1e30
+"""With a larger one, the objective is not a float."""
+
+TermKind = Literal["word_list", "lm", "density_ratio"]
+"""The list of outputs a language model was trained on; a second language model; a language model that is subtracted."""
+
+
+@dataclass(frozen=True)
+class TermRecord(ClosedRecord):
+    """A further term in weights.json."""
+
+    kind: TermKind
+    run: str
+    """Its path, seen from the run directory."""
+
+    def __post_init__(self) -> None:
+        if not self.run or "\0" in self.run:
+            raise ValueError(f"run: {self.run!r} is not a path")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemRecord(ClosedRecord):
+    """A system in weights.json."""
+
+    weights: Mapping[str, float]
+    search: SearchSettings
+    terms: Mapping[str, TermRecord] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Checksums of the models that it was tuned with, by role, and of further terms, by name."""
+    metric: str | None = None
+    signature: str | None = None
+    dev_score: float | None = None
+    dev_sentences: int | None = None
+    history: Sequence[Mapping[str, float | Mapping[str, float] | None]] = ()
+
+    def __post_init__(self) -> None:
+        Weights.of(self.weights)
+        if not any(value for name, value in self.weights.items() if name != "length"):
+            raise ValueError("weights: all are zero, so there is nothing to maximise")
+        for name, value in self.weights.items():
+            if abs(value) > LARGEST_WEIGHT:
+                raise ValueError(f"weights.{name}: must be at most {LARGEST_WEIGHT:g}, but is {value}")
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "search": self.search.record()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsRecord(Record):
+    """weights.json."""
+
+    format: int | None = None
+    noisychannel: str = ""
+    default: str | None = None
+    """The system that decode uses."""
+    systems: Mapping[str, SystemRecord]
