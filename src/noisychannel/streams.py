@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby, islice
 from typing import Any
 
-from noisychannel.arguments import check_at_least
+from noisychannel.arguments import Count, check_bounds
 from noisychannel.data.codec import Unknown
 from noisychannel.data.files import BadLine, Line
 from noisychannel.data.prepare import DataConfig, DataSource
@@ -68,12 +68,12 @@ class StreamOptions:
         batch_size: Inputs decoded together.
     """
 
-    n_best: int = 1
-    max_symbols: int = MAX_SYMBOLS
-    batch_size: int = 32
+    n_best: Count = 1
+    max_symbols: Count = MAX_SYMBOLS
+    batch_size: Count = 32
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "n_best", "max_symbols", "batch_size")
+        check_bounds(self)
 
 
 class LineDecoder:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from noisychannel.arguments import check_at_least, parse_options
+from noisychannel.arguments import Count, parse_options
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.registry import describe_experiments, find_experiments
 from noisychannel.experiments.reproducing import file_stem, measure_blocks, write_results
@@ -55,13 +55,12 @@ class ReproduceOptions:
     quick: bool = False
     merge: bool = False
     plots: str | None = None
-    jobs: int | None = None
+    jobs: Count | None = None
     device: str = "auto"
 
 
 def run(words: list[str]) -> int:
     options = parse_options(ReproduceOptions, words, ("experiment",), USAGE)
-    check_at_least(1, options, "jobs")
     entries = find_experiments(options.experiment)
     if len(entries) > 1 and options.work:
         raise BadInputError(f"--work: {options.experiment} is several experiments; run them one by one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from noisychannel.arguments import check_at_least, parse_options
+from noisychannel.arguments import Count, parse_options
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.data.rows import Columns, read_pairs
@@ -49,14 +49,13 @@ class ScoreCommand:
     models: list[Role] = field(default_factory=list)
     columns: str | None = None
     device: str = "auto"
-    batch_size: int = 64
+    batch_size: Count = 64
 
 
 def run(words: list[str]) -> int:
     options = parse_options(ScoreCommand, words, ("run", "file"), USAGE)
     if not options.run:
         raise BadInputError("score needs a run directory: noisychannel score runs/demo pairs.tsv")
-    check_at_least(1, options, "batch_size")
     reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
     scorer = PairScorer(directory, choose_device(options.device), options.models, options.batch_size)
     for warning in directory.unfinished(scorer.models):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from noisychannel.arguments import check_at_least
+from noisychannel.arguments import Count, Seed, check_bounds
 from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.decoding import average_lagging, output_alignments, search_errors
@@ -59,17 +59,16 @@ class EvaluateOptions:
     tokenize: str | None = None
     columns: str | None = None
     resample_by: str = "input"
-    k1: int | None = None
-    k2: int | None = None
+    k1: Count | None = None
+    k2: Count | None = None
     search_errors: bool = False
-    samples: int = 1000
-    seed: int = 1
-    batch_size: int = 32
+    samples: Count = 1000
+    seed: Seed = 1
+    batch_size: Count = 32
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "samples", "batch_size")
-        check_at_least(0, self, "seed")
+        check_bounds(self)
 
 
 def evaluate_run(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 
-from noisychannel.arguments import check_at_least
+from noisychannel.arguments import Count, CountOrZero, Seed, check_bounds
 from noisychannel.data.prepare import DataSource
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
@@ -50,16 +50,15 @@ class TuneOptions:
     terms: list[str] = field(default_factory=list)
     metric: str = "accuracy"
     tokenize: str | None = None
-    n_best: int = 10
-    iterations: int = 5
-    limit: int | None = None
-    seed: int = 1
-    batch_size: int = 32
+    n_best: Count = 10
+    iterations: CountOrZero = 5
+    limit: Count | None = None
+    seed: Seed = 1
+    batch_size: Count = 32
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "n_best", "limit", "batch_size")
-        check_at_least(0, self, "iterations", "seed")
+        check_bounds(self)
 
 
 @dataclass(frozen=True)
