@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from numbers import Integral, Real
-from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from noisychannel.arguments.kinds import expected
 from noisychannel.errors import BadInputError, shortened
@@ -83,7 +84,7 @@ def check_bounds(values: Any, prefix: str = "") -> None:
 
 def check_number(value: Any, kind: Any, bounds: Bounds | None, where: str) -> None:
     """Refuse a number that its type or its bounds do not allow; what is not meant to be a number is not checked."""
-    kinds = {kind, *get_args(kind)}
+    kinds = set(get_args(kind)) if get_origin(kind) in (Union, UnionType) else {kind}
     if not kinds & {int, float} or value is None:
         return
     if isinstance(value, bool) or not isinstance(value, Real if float in kinds else Integral):
