@@ -292,8 +292,8 @@ import sys, time, types
 from noisychannel.cli.main import main
 
 def run(words):
-    print("begun", flush=True)
     try:
+        print("begun", flush=True)
         time.sleep(60)
     finally:
         if words:

@@ -132,9 +132,17 @@ def _converted(cls: type, given: Mapping[str, Given]) -> dict[str, Any]:
     values = {key: _convert(kinds[key], one) for key, one in given.items()}
     for key, value in values.items():
         check_number(value, kinds[key], bounds.get(key), given[key].where)
-        if any("\0" in text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)):
-            raise BadInputError(f"{given[key].where}: must not contain a NUL character, but is {shortened(value)}")
+        _check_text(value, kinds[key], given[key])
     return values
+
+
+def _check_text(value: Any, kind: Any, given: Given) -> None:
+    """Refuse NUL characters, and empty words where leaving the option out says the same."""
+    texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+    if any("\0" in text for text in texts):
+        raise BadInputError(f"{given.where}: must not contain a NUL character, but is {shortened(value)}")
+    if given.is_word and "" in texts and (isinstance(value, list) or type(None) in get_args(kind)):
+        raise BadInputError(f"{given.where}: must not be empty; give a value, or leave it out")
 
 
 def _convert(kind: Any, given: Given) -> Any:
