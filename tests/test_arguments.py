@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import math
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from noisychannel.arguments import (
+    Bounds,
+    Count,
+    Positive,
     all_keys,
-    check_at_least,
+    check_bounds,
     describe_keys,
     dump_config,
     expected,
@@ -25,6 +30,7 @@ from noisychannel.arguments import (
     read_config,
     section_of,
 )
+from noisychannel.arguments.bounds import LARGEST
 from noisychannel.errors import BadInputError
 from noisychannel.training.config import RunConfig
 
@@ -105,7 +111,7 @@ def test_nothing_given_is_every_default() -> None:
         ("--rate 1e-3", {"rate": 0.001}),
         ("--rate -3", {"rate": -3.0}),
         ("--rate=-3", {"rate": -3.0}),
-        ("--rate 1 --rate 2", {"rate": 2.0}),
+        ("--rate 2 --rate=2", {"rate": 2.0}),
         ("--most 7", {"most": 7}),
         ("--most null", {"most": None}),
         ("--quick", {"quick": True}),
@@ -151,6 +157,16 @@ def test_dashes_and_underscores_are_the_same() -> None:
         ("--sise 1", "unknown option --sise; did you mean --inner.size?"),
         ("--inner 1", "--inner is a section; set one of its keys, such as --inner.size"),
         ("--rate", "--rate needs a value; see --help"),
+        ("--rate 1 --rate 2", "--rate: given twice, as '1' and as '2'; remove one of them"),
+        ("here --run there", "--run: given twice, as 'here' and as 'there'; remove one of them"),
+        ("here one --files two", "--files: given twice, as 'two' and as ['one']; remove one of them"),
+        ("--files=", "--files: must not be empty; give a value, or leave it out"),
+        ("--files=['']", "--files: must not be empty; give a value, or leave it out"),
+        ("--inner.name=", "--inner.name: must not be empty; give a value, or leave it out"),
+        ("--rate inf", "--rate: must be a number, but is 'inf'"),
+        ("--rate 1e999", "--rate: must be a finite number, but is inf"),
+        ("--most 9223372036854775808", "--most: must be at most 9223372036854775807, but is 9223372036854775808"),
+        ("--kinds [&a", "--kinds: must be one or more of a, b, but is '[&a'"),
         ("--rate --quick", "--rate needs a value; see --help"),
         ("--rate fast", "--rate: must be a number, but is 'fast'"),
         ("--inner.size 1.5", "--inner.size: must be a whole number, but is '1.5'"),
@@ -253,6 +269,74 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         load_yaml(tmp_path / "latin.yaml")
 
 
+TENFOLD = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n" for before, name in itertools.pairwise("abcdefghij")
+)
+MERGED = "a: &a {x: 1}\n" + "".join(
+    f"{name}: &{name} {{<<: [{','.join([f'*{before}'] * 10)}]}}\n" for before, name in itertools.pairwise("abcdefghij")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (TENFOLD, "config.yaml:5: not valid YAML (more than 20,000 keys and values, with aliases written out)"),
+        (MERGED, "config.yaml:5: not valid YAML (more than 20,000 keys and values, with aliases written out)"),
+        ("run: " + "[" * 5000 + "]" * 5000, "config.yaml:1: not valid YAML (nested more than 20 deep)"),
+        ("run: " + "{a: " * 5000 + "}" * 5000, "config.yaml:1: not valid YAML (nested more than 20 deep)"),
+        ("run: &a [*a]", "config.yaml:1: not valid YAML (the alias *a is in its own anchor, or has none before it)"),
+        ("inner: &a {size: *a}", "the alias *a is in its own anchor"),
+        ("run: *a", "the alias *a is in its own anchor, or has none before it"),
+        ("{a: b}: 1", "config.yaml:1: not valid YAML (a key is a list or a section; a key must be a name)"),
+        ("? &a [*a]\n: 1", "the alias *a is in its own anchor"),
+        ("most: 1" + "0" * 400, "most: must be at most 9223372036854775807, but is 10000"),
+        ("most: 1" + "0" * 5000, "is not a number that can be used"),
+        ("most: 0x" + "f" * 9000, "most: must be at most 9223372036854775807, but is a number of thousands of digits"),
+        ("most: 0x_", "config.yaml:1: not valid YAML ('0x_' is not a number that can be used)"),
+        ("most: true", "most: must be a whole number or null, but is True"),
+        ("most: 2026-11-16", "most: must be a whole number or null, but is '2026-11-16'"),
+        ("rate: .nan", "rate: must be a finite number, but is nan"),
+        ("rate: -.inf", "rate: must be a finite number, but is -inf"),
+        ("run: !!binary aGk=", "config.yaml:1: not valid YAML (the tag tag:yaml.org,2002:binary is not used"),
+        ("inner: !!map 3", "the tag tag:yaml.org,2002:map is not used"),
+        ("inner:\n\tsize: 1", "config.yaml:2: not valid YAML"),
+        ("rate: 1\nrun: a\0b", "config.yaml:2: not valid YAML (a control character; is it a text file?)"),
+        ('run: "a\\0b"', "run: must not contain a NUL character, but is 'a\\x00b'"),
+        ('files: [a, "a\\0b"]', "files: must not contain a NUL character"),
+        ("rate: " + "x" * 100_000, "rate: must be a number, but is 'xxxxxxxxx"),
+        (f"{'x' * 1000}: 1", "config.yaml: unknown key xxxx"),
+        ("null: 1", "config.yaml: unknown key None"),
+        ("run: a\n---\nrun: b", "config.yaml:2: not valid YAML"),
+        ("run: a\n" * 200_000, "config.yaml: larger than 1 MiB, so it is no configuration"),
+    ],
+)
+def test_hostile_files_are_one_short_line(text: str, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError) as caught:
+        read(tmp_path, text)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value).replace(str(tmp_path), "")) < 250
+
+
+def test_plain_aliases_and_dates_are_fine(tmp_path: Path) -> None:
+    text = "inner: &part {size: 4, name: x}\nother: {<<: *part, size: 5}\nrun: 2026-11-16\n"
+    assert read(tmp_path, text) == Options(
+        inner=Inner(size=4, name="x"), other=Inner(size=5, name="x", used=False), run="2026-11-16"
+    )
+
+
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # to open it would block
+    for file, complaint in (
+        (tmp_path / "pipe", "pipe: not a regular file; write the configuration into one"),
+        (Path("/dev/zero"), "/dev/zero: not a regular file"),
+        (tmp_path, "Is a directory; name the configuration file inside it"),
+        (Path("a\0b"), "not the name of a file"),
+    ):
+        with pytest.raises(BadInputError, match=complaint):
+            load_yaml(file)
+
+
 def test_options_override_a_file_key_by_key(tmp_path: Path) -> None:
     text = "inner: {size: 5, name: x}\nrate: 2"
     assert read(tmp_path, text, "--inner.size", "6") == Options(inner=Inner(size=6, name="x"), rate=2.0)
@@ -280,7 +364,7 @@ every = st.builds(
     run=texts,
     files=st.lists(texts, max_size=3),
     rate=st.floats(allow_nan=False, allow_infinity=False, width=32),
-    most=st.none() | st.integers(),
+    most=st.none() | st.integers(-LARGEST, LARGEST),
     quick=st.booleans(),
     search=st.sampled_from([None, "viterbi", "marginal"]),
     kinds=st.lists(st.sampled_from(["a", "b"]), max_size=3),
@@ -353,12 +437,66 @@ def test_plain_words_for_types() -> None:
     ]
 
 
-def test_limits() -> None:
-    options = Options(most=0)
-    check_at_least(0, options, "most", "rate")
-    with pytest.raises(BadInputError, match="--most: must be at least 1, but is 0"):
-        check_at_least(1, options, "most")
-    check_at_least(1, Options(), "most")
+@dataclass(kw_only=True)
+class Bounded:
+    """Numbers with bounds.
+
+    Args:
+        size: How large it is.
+        rate: How fast it is.
+        dropout: How much is dropped.
+        most: A limit.
+    """
+
+    size: Count = 3
+    rate: Positive = 0.1
+    dropout: Annotated[float, Bounds(least=0, below=1)] = 0.5
+    most: Count | None = None
+
+
+@dataclass(kw_only=True)
+class Outer:
+    inner: Bounded = field(default_factory=Bounded)
+
+
+def test_bounds_are_checked_where_a_value_is_given(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("inner: {dropout: 1}")
+    with pytest.raises(
+        BadInputError, match=r"config\.yaml: inner\.dropout: must be at least 0 and less than 1, but is 1"
+    ):
+        read_config(Outer, tmp_path / "config.yaml")
+    for words, complaint in {
+        "--inner.size 0": "--inner.size: must be at least 1, but is 0",
+        "--inner.most -1": "--inner.most: must be at least 1, but is -1",
+        "--inner.rate 0": "--inner.rate: must be greater than 0, but is 0.0",
+    }.items():
+        with pytest.raises(BadInputError) as caught:
+            parse_options(Outer, words.split())
+        assert str(caught.value) == complaint
+
+
+def test_bounds_are_checked_in_python_too() -> None:
+    check_bounds(Outer())
+    for inner, complaint in (
+        (Bounded(size=0), "inner.size: must be at least 1, but is 0"),
+        (Bounded(size=True), "inner.size: must be a whole number, but is True"),
+        (Bounded(size=1.5), "inner.size: must be a whole number, but is 1.5"),  # type: ignore[arg-type]
+        (Bounded(most=0), "inner.most: must be at least 1, but is 0"),
+        (Bounded(rate=math.nan), "inner.rate: must be a finite number, but is nan"),
+        (Bounded(rate=-math.inf), "inner.rate: must be a finite number, but is -inf"),
+        (Bounded(size=10**400), "inner.size: must be at most 9223372036854775807, but is 1000000"),
+    ):
+        with pytest.raises(ValueError, match="inner") as caught:
+            check_bounds(Outer(inner=inner))
+        assert complaint in str(caught.value)
+        assert len(str(caught.value)) < 200
+
+
+def test_help_shows_bounds() -> None:
+    shown = describe_keys(Bounded)
+    assert "How large it is. (at least 1; default: 3)" in shown
+    assert "How much is dropped. (at least 0 and less than 1; default: 0.5)" in shown
+    assert "A limit. (at least 1)" in shown
 
 
 def test_the_front_end_needs_neither_torch_nor_a_parser_for_help() -> None:

@@ -306,10 +306,33 @@ def test_bad_data(content: bytes, complaint: str, tmp_path: Path, capsys) -> Non
     assert main(["train", write_config(config)]) == 0
 
 
-def test_score_refuses_bad_lines_and_missing_models(trained: Path, tmp_path: Path, capsys) -> None:
+def test_score_continues_after_a_bad_line(trained: Path, tmp_path: Path, capsys) -> None:
     bad = tmp_path / "bad.tsv"
-    bad.write_text("ab\taab\nab\n")
-    assert f"{bad}:2: 1 tab-separated columns" in fails(capsys, 2, "score", str(trained), str(bad))
+    bad.write_bytes(b"ab\taab\nab\n\xff\tb\n\tb\n" + b"a" * 30 + b"\ta\nba\tbaa\n")
+    words = ["score", str(trained), str(bad), "--max_symbols", "20"]
+    assert main([*words, "--columns", "input,output"]) == 1
+    shown = capsys.readouterr()
+    records = [json.loads(line) for line in shown.out.splitlines()]
+    assert [record["output"] for record in records] == ["aab", None, None, None, "a", "baa"]
+    assert [record["lm"] is None for record in records] == [False, True, True, True, True, False]
+    complaints = [
+        "2: 1 tab-separated",
+        "3: not UTF-8",
+        "4: the input is empty",
+        "5: more symbols than --max_symbols 20",
+    ]
+    for line, complaint in zip(shown.err.splitlines(), complaints, strict=True):
+        assert line.startswith(f"noisychannel: {bad}:{complaint}")
+    good = tmp_path / "good.tsv"
+    good.write_text("ab\taab\nba\tbaa\n")
+    assert main(["score", str(trained), str(good)]) == 0
+    for ours, theirs in zip(map(json.loads, capsys.readouterr().out.splitlines()), records[::5], strict=True):
+        assert ours["direct"] == pytest.approx(theirs["direct"], abs=1e-5)
+    bad.write_text("ab\n")
+    assert main(words) == 1
+
+
+def test_score_refuses_missing_models(trained: Path, tmp_path: Path, capsys) -> None:
     assert "has no attention model" in fails(capsys, 2, "score", str(trained), "--models", "[attention]")
     assert "no such run directory" in fails(capsys, 2, "score", str(tmp_path / "none"))
     assert "not a run directory" in fails(capsys, 2, "score", str(tmp_path))

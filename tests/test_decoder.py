@@ -336,7 +336,7 @@ def test_a_batch_that_does_not_fit_is_searched_in_parts(monkeypatch: pytest.Monk
         same_batch(found[-1], found[0])
     assert sizes[: 1 + len(INPUTS)] == [len(INPUTS)] + [1] * len(INPUTS)
     assert 1 < len(sizes[1 + len(INPUTS) :]) < len(INPUTS)
-    with pytest.raises(ValueError, match=r"memory must be positive, but is 0\.0"):
+    with pytest.raises(ValueError, match=r"memory: must be greater than 0, but is 0\.0"):
         NoisyChannelDecoder(models.direct, memory_gib=0.0)
 
 
@@ -787,5 +787,5 @@ def test_the_longest_output(max_length: int | None, max_growth: int | None, long
 
 
 def test_a_negative_growth_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_growth must not be negative, but is -1"):
+    with pytest.raises(ValueError, match="max_growth: must be at least 0, but is -1"):
         NoisyChannelDecoder(SSNT(6, 6, 4), max_growth=-1)

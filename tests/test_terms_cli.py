@@ -21,6 +21,8 @@ from noisychannel.weights import TermSource, read_system, read_systems
 from toys import double_vowels, toy_config, write_pairs
 
 FEW = ["--k1", "6", "--k2", "3", "--limit", "25", "--iterations", "1", "--device", "cpu"]
+FEW_BEAMS = FEW[2:]
+"""A beam search has no k1."""
 
 
 def train(config: RunConfig, file: Path) -> Path:
@@ -147,7 +149,7 @@ def test_attention_is_a_system_like_any_other(run: Path, capsys) -> None:
     assert all(output.hypothesis.alignment is None for best in found for output in best)
 
     systems = "[attention+length,attention+channel+lm,seq2seq+length]"
-    assert main(["tune", str(run), "--systems", systems, *FEW]) == 0
+    assert main(["tune", str(run), "--systems", systems, *FEW_BEAMS]) == 0
     tuned = read_systems(RunDirectory(run))
     assert set(tuned) == {"direct", "attention+length", "attention+channel+lm", "seq2seq+length"}
     scores = {name: tuned[name].record["dev_score"] for name in tuned if name != "direct"}
@@ -279,7 +281,7 @@ def test_a_run_with_attention_alone(tmp_path: Path, capsys) -> None:
     run = train(config, tmp_path / "config.yaml")
     test = write_pairs(tmp_path / "test.tsv", double_vowels, 8, 9, longest=4)
     # Outputs that do not end within the limit have no other terms; tuning goes on.
-    assert main(["tune", str(run), "--max_length", "3", *FEW]) == 0
+    assert main(["tune", str(run), "--max_length", "3", *FEW_BEAMS]) == 0
     assert read_system(RunDirectory(run)).name == "attention+length"
     assert main(["evaluate", str(run), str(test), "--device", "cpu"]) == 0
     rows = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
@@ -289,7 +291,9 @@ def test_a_run_with_attention_alone(tmp_path: Path, capsys) -> None:
 def test_the_model_that_proposes_is_the_one_asked_for(run: Path, capsys) -> None:
     both = NoisyChannel.load(run, "attention", device="cpu", roles=["direct", "attention"])
     assert both.proposer == "attention"
-    assert main(["tune", str(run), "--systems", "attention+lm", *FEW]) == 0
+    assert main(["tune", str(run), "--systems", "attention+lm", *FEW_BEAMS]) == 0
+    records = decode(run, capsys)
+    assert {h["direct_is"] for record in records for h in record["hypotheses"]} == {"attention"}, "the run's default"
     records = decode(run, capsys, "--weights", "1,0,0.5,0")
     assert {h["direct_is"] for record in records for h in record["hypotheses"]} == {"viterbi"}, "the direct model"
     for roles, complaint in ((["lm"], "no model proposes"), ([], "no model proposes")):

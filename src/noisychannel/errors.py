@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
@@ -34,7 +35,7 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
 
     If none is much like it: the names, if they are few.
     """
-    known = list(known)
+    known, name = list(known), name[:LONGEST_SHOWN]
 
     def likeness(other: str) -> float:
         whole = SequenceMatcher(None, name.lower(), other.lower()).ratio()
@@ -45,3 +46,35 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     if likeness(best) >= LIKE:
         return f"; did you mean {prefix}{best}?"
     return f"; choose from {', '.join(prefix + other for other in known)}" if len(known) <= FEW else ""
+
+
+LONGEST_SHOWN = 80
+"""Characters of a value that a message shows."""
+
+
+def shortened(value: object) -> str:
+    """A value as messages show it: its ``repr``, without the middle if it is long."""
+    try:
+        shown = repr(value)
+    except ValueError:  # Python does not write whole numbers of more than 4,300 digits
+        return "a number of thousands of digits"
+    return cut(shown)
+
+
+def cut(text: str) -> str:
+    """A text without its middle if it is long."""
+    half = LONGEST_SHOWN // 2
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:half]} … {text[-half:]}"
+
+
+def command_line(*words: object) -> str:
+    """A command of this program that works when it is pasted into a shell."""
+    return shlex.join(["noisychannel", *map(str, words)])
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked the program to stop, as ctrl-C does."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(signal)
+        self.signal = signal

@@ -7,7 +7,7 @@ from typing import Any
 
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, command_line
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
@@ -28,11 +28,13 @@ def load_tuned(
     if not tuned.record and weights is None and system is None:
         reporter.warn(
             f"{run.path}: not tuned, so the {tuned.name} model decodes alone; "
-            f"for the others, first run noisychannel tune {run.path}"
+            f"for the others, first run {command_line('tune', run.path)}"
         )
     try:
         settings = tuned.settings.changed(**overrides)
-        model = NoisyChannel.load(run, system, weights or tuned.weights, settings, device)
+        model = NoisyChannel.load(
+            run, tuned.name if weights is None else system, weights or tuned.weights, settings, device
+        )
     except ValueError as error:
         raise BadInputError(str(error)) from error
     for warning in run.unfinished(model.models):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from noisychannel.data.codec import Unknown
 
@@ -41,6 +42,22 @@ class Remarks:
         self._incomplete.add(where, [] if complete else [""])
         self._symbols.add(where, unknown.symbols)
         self._features.add(where, unknown.features)
+
+    def record(self) -> dict[str, Any]:
+        """For JSON, such as ``resumed`` reads."""
+        return {name: asdict(count) | {"names": list(count.names)} for name, count in self._counts().items()}
+
+    @staticmethod
+    def resumed(record: Mapping[str, Any]) -> Remarks:
+        """The remarks of a record, to be continued."""
+        remarks = Remarks()
+        for name, count in remarks._counts().items():
+            count.number, count.where = record[name]["number"], record[name]["where"]
+            count.names = dict.fromkeys(record[name]["names"])
+        return remarks
+
+    def _counts(self) -> dict[str, _Count]:
+        return {"incomplete": self._incomplete, "symbols": self._symbols, "features": self._features}
 
     def line(self) -> str:
         """All remarks; empty if there are none."""

@@ -5,14 +5,17 @@ Shapes: B batch, I input positions, J output positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import torch
 
+from noisychannel.arguments import Count, check_bounds
 from noisychannel.data.batches import make_batch, plan_batches
 from noisychannel.data.corpus import Corpus, Sequences
+from noisychannel.data.files import BadLine
 from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
 from noisychannel.ids import UNK
@@ -20,15 +23,38 @@ from noisychannel.models import SSNT
 from noisychannel.models.registry import ROLES, Role
 from noisychannel.runs import RunDirectory
 
+MAX_SYMBOLS = 1000
+"""Longer pairs are not scored unless the caller allows it."""
 ROWS_AT_ONCE = 4096
 """Rows read before any is scored: enough to batch by length, few enough for any stream."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions:
+    """How to score pairs.
+
+    Args:
+        max_symbols: Pairs with a longer side than this are not scored, but reported.
+        batch_size: Pairs scored together.
+    """
+
+    max_symbols: Count = MAX_SYMBOLS
+    batch_size: Count = 64
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 class PairScorer:
     """Scores pairs by the models of a run."""
 
     def __init__(
-        self, run: RunDirectory, device: torch.device, roles: Sequence[Role] = (), batch_size: int = 64
+        self,
+        run: RunDirectory,
+        device: torch.device,
+        roles: Sequence[Role] = (),
+        options: ScoreOptions = ScoreOptions(),  # noqa: B008 (frozen)
+        report: Callable[[str], None] = print,
     ) -> None:
         self.input_codec, self.output_codec = run.codecs()
         roles = roles or [role for role in ROLES if run.has_model(role)]
@@ -36,15 +62,37 @@ class PairScorer:
             raise BadInputError(f"{run.path}: holds no trained model; train one with noisychannel train")
         self.models = {role: run.load_model(role, device) for role in roles}
         self.device = device
-        self.batch_size = batch_size
+        self.options, self.report = options, report
         self.unknown = 0
         """Unknown symbols met so far."""
+        self.failed = 0
+        """Lines that could not be scored so far."""
 
-    def score(self, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-        """One record a row, in order: the symbols as the models see them, each model's log-probability, alignments."""
-        stream = iter(rows)
+    def score(self, rows: Iterable[Row | BadLine | None]) -> Iterator[dict[str, Any]]:
+        """One record a row, in order: the symbols as the models see them, each model's log-probability, alignments.
+
+        A line that cannot be scored is reported, and has nulls in its record. None is a line without content.
+        """
+        stream = (row for row in rows if row is not None)
         while chunk := list(islice(stream, ROWS_AT_ONCE)):
-            yield from self._score_chunk(chunk)
+            good = {n: row for n, row in enumerate(chunk) if isinstance(row, Row) and self._fits(row)}
+            scored = dict(zip(good, self._score_chunk(list(good.values())) if good else (), strict=True))
+            for n, row in enumerate(chunk):
+                yield scored[n] if n in scored else self._refused(row)
+
+    def _fits(self, row: Row) -> bool:
+        """Whether both sides of a pair are short enough."""
+        sides = ((self.input_codec, row.input), (self.output_codec, row.output))
+        return all(len(codec.split(text)) <= self.options.max_symbols for codec, text in sides)
+
+    def _refused(self, row: Row | BadLine) -> dict[str, Any]:
+        """The record of a line that cannot be scored."""
+        self.failed += 1
+        if isinstance(row, BadLine):
+            self.report(row.reason)
+            return {"input": None, "output": None} | dict.fromkeys(self.models)
+        self.report(f"{row.where}: more symbols than --max_symbols {self.options.max_symbols}")
+        return {"input": row.input, "output": row.output} | dict.fromkeys(self.models)
 
     def _score_chunk(self, rows: list[Row]) -> list[dict[str, Any]]:
         tagged_inputs = [self.input_codec.encode(row.input, row.features) for row in rows]
@@ -77,7 +125,7 @@ class PairScorer:
     @torch.no_grad()
     def _add_scores(self, role: Role, corpus: Corpus, records: list[dict[str, Any]]) -> None:
         model: Any = self.models[role]
-        for rows in plan_batches(corpus, self.batch_size, batch_symbols=None, order=None):
+        for rows in plan_batches(corpus, self.options.batch_size, batch_symbols=None, order=None):
             batch = make_batch(corpus, rows).to(self.device)
             scores = model.log_prob(*batch.arguments).tolist()
             for n, score in zip(rows, scores, strict=True):

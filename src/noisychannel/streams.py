@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby, islice
-from typing import Any
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
-from noisychannel.arguments import check_at_least
+import torch
+
+from noisychannel import __version__
+from noisychannel.arguments import Count, check_bounds
 from noisychannel.data.codec import Unknown
 from noisychannel.data.files import BadLine, Line
 from noisychannel.data.prepare import DataConfig, DataSource
-from noisychannel.data.rows import Columns, Row, read_pairs
+from noisychannel.data.rows import Columns, Row, try_pairs
 from noisychannel.noisy_channel import NoisyChannel
+from noisychannel.output_file import OutputFile
 from noisychannel.outputs import Output
 from noisychannel.remarks import Remarks
+from noisychannel.reporting import Advance
 
 MAX_SYMBOLS = 1000
 """Longer inputs are not decoded unless the caller allows it."""
@@ -68,12 +75,30 @@ class StreamOptions:
         batch_size: Inputs decoded together.
     """
 
-    n_best: int = 1
-    max_symbols: int = MAX_SYMBOLS
-    batch_size: int = 32
+    n_best: Count = 1
+    max_symbols: Count = MAX_SYMBOLS
+    batch_size: Count = 32
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "n_best", "max_symbols", "batch_size")
+        check_bounds(self)
+
+
+def model_checksum(model: NoisyChannel) -> str:
+    """Of the vocabularies and of every number in the models and further terms."""
+    found = hashlib.sha256(f"{model.input_codec.fingerprint} {model.output_codec.fingerprint}".encode())
+    for name, part in sorted({**model.models, **model.terms}.items()):
+        for key, tensor in chain(part.named_parameters(), part.named_buffers()):
+            found.update(f"{name} {key} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+class Chunk(NamedTuple):
+    """Lines that were decoded together."""
+
+    lines: list[DecodedLine]
+    read: int
+    """Lines of the input that they come from; reranking makes one of several."""
 
 
 class LineDecoder:
@@ -97,31 +122,92 @@ class LineDecoder:
 
     def decode(self, lines: Iterable[Line | BadLine], one_by_one: bool = False) -> Iterator[DecodedLine]:
         """A decoded line for each line, in order. ``one_by_one``: decode each line before the next is read."""
+        return chain.from_iterable(chunk.lines for chunk in self.decode_chunks(lines, one_by_one))
+
+    def decode_chunks(self, lines: Iterable[Line | BadLine], one_by_one: bool = False) -> Iterator[Chunk]:
+        """``decode``, with all lines that are decoded together at once."""
         stream, at_once = iter(lines), 1 if one_by_one else self.options.batch_size * BATCHES_AT_ONCE
         while chunk := list(islice(stream, at_once)):
-            yield from self._decode_chunk(chunk)
+            yield Chunk(self._decode_chunk(chunk), len(chunk))
 
-    def rerank(self, rows: Iterable[Row]) -> Iterator[DecodedLine]:
+    def rerank(self, rows: Iterable[Row | BadLine | None]) -> Iterator[DecodedLine]:
         """Rank given outputs instead of searching; consecutive rows with the same input and features go together."""
-        groups = (
-            (text, features, {row.output: row.where for row in group})
-            for (text, features), group in groupby(rows, key=lambda row: (row.input, row.features))
-        )
-        while some := list(islice(groups, self.options.batch_size)):
-            texts, features, outputs = [x for x, _, _ in some], [x for _, x, _ in some], [list(x) for _, _, x in some]
-            ranked = self.model.rerank_batch(texts, outputs, features, self.align)
-            for (text, tags, given), best in zip(some, ranked, strict=True):
-                unknown = self.model.input_codec.unknown(text, tags)
-                self.remarks.add(next(iter(given.values())), unknown)
-                for output, where in given.items():
-                    self.remarks.add(where, self.model.output_codec.unknown(output))
-                symbols = self.model.input_symbols(text, tags)
-                yield DecodedLine(text, best[: self.options.n_best], unknown, symbols)
+        return chain.from_iterable(chunk.lines for chunk in self.rerank_chunks(rows))
 
-    def read_candidates(self, file: str) -> Iterator[Row]:
+    def rerank_chunks(self, rows: Iterable[Row | BadLine | None]) -> Iterator[Chunk]:
+        """``rerank``, with all inputs that are ranked together at once. A bad line is reported and left out."""
+        groups = self._candidates(rows)
+        while some := list(islice(groups, self.options.batch_size)):
+            yield Chunk(self._rerank_chunk([group for group, _ in some if group]), sum(read for _, read in some))
+
+    def read_candidates(self, file: str) -> Iterator[Row | BadLine | None]:
         """The rows of a file of given outputs, for ``rerank``."""
         roles = "input,output,features" if self.with_features else "input,output"
-        return read_pairs([file], Columns.parse(roles, "--rerank", ("input", "output")), self.separator)
+        return try_pairs(file, Columns.parse(roles, "--rerank", ("input", "output")), self.separator)
+
+    def decode_into(
+        self, file: OutputFile, chunks: Iterable[Chunk], show: Callable[[DecodedLine], str], progress: Advance
+    ) -> None:
+        """Write every line, as ``show`` gives it, and finish the file. ``chunks`` are of the ``rest`` of its input."""
+        if state := file.journal.state:
+            self.failed, self.remarks = state["failed"], Remarks.resumed(state["remarks"])
+        for chunk in chunks:
+            shown = "".join(f"{show(line)}\n" for line in chunk.lines)
+            file.write(shown, chunk.read, {"failed": self.failed, "remarks": self.remarks.record()})
+            progress(len(chunk.lines))
+        file.finish()
+
+    def decided_by(self) -> dict[str, str]:
+        """Everything but the input that decides the outputs to the last digit, by name, for an ``OutputFile``."""
+        model = self.model
+        return {
+            "version of noisychannel": __version__,
+            "models": model_checksum(model),
+            "weights": json.dumps(model.weights.by_name()),
+            "search": json.dumps(model.settings.record()),
+            "memory": str(model.settings.memory),
+            "device": model.decoder.device.type,
+            **{name: str(getattr(self.options, name)) for name in ("n_best", "max_symbols", "batch_size")},
+        }
+
+    def _candidates(self, rows: Iterable[Row | BadLine | None]) -> Iterator[tuple[list[Row], int]]:
+        """The rows of each input, and how many lines were read for them: a bad or empty line is one of those before."""
+        group, read = list[Row](), 0
+        for row in rows:
+            if isinstance(row, BadLine):
+                self._refuse(row.reason)
+            elif row is not None and self._fits(row):
+                if group and (row.input, row.features) != (group[0].input, group[0].features):
+                    yield group, read
+                    group, read = [], 0
+                group.append(row)
+            read += 1
+        if read:
+            yield group, read
+
+    def _rerank_chunk(self, groups: Sequence[list[Row]]) -> list[DecodedLine]:
+        if not groups:
+            return []
+        given = [{row.output: row.where for row in group} for group in groups]
+        texts, features = [group[0].input for group in groups], [group[0].features for group in groups]
+        ranked = self.model.rerank_batch(texts, [list(outputs) for outputs in given], features, self.align)
+        lines = []
+        for text, tags, outputs, best in zip(texts, features, given, ranked, strict=True):
+            unknown = self.model.input_codec.unknown(text, tags)
+            self.remarks.add(next(iter(outputs.values())), unknown)
+            for output, where in outputs.items():
+                self.remarks.add(where, self.model.output_codec.unknown(output))
+            symbols = self.model.input_symbols(text, tags)
+            lines.append(DecodedLine(text, best[: self.options.n_best], unknown, symbols))
+        return lines
+
+    def _fits(self, row: Row) -> bool:
+        """Whether a row is short enough; else it is reported."""
+        sides = ((self.model.input_codec, row.input), (self.model.output_codec, row.output))
+        symbols, most = max(len(codec.split(text)) for codec, text in sides), self.options.max_symbols
+        if symbols > most:
+            self._refuse(f"{row.where}: {symbols} symbols, more than --max_symbols {most}")
+        return symbols <= most
 
     def _decode_chunk(self, chunk: list[Line | BadLine]) -> list[DecodedLine]:
         model = self.model

@@ -12,7 +12,7 @@ is then the term ``direct``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,14 +126,18 @@ class System:
 
 
 def make_system(name: str, extra: Mapping[str, FreeWeight] = {}) -> System:
-    """The system of a name such as ``direct+channel+lm``; ``extra``: the further terms there are."""
+    """The system of a name such as ``direct+channel+lm``; ``extra``: the further terms there are.
+
+    The order of the terms does not matter: ``lm+direct`` is ``direct+lm``.
+    """
     parts = name.split("+")
-    known = (*PROPOSERS, "channel", "lm", "length", *extra)
+    known = (*PROPOSERS, "channel", "lm", "length", *sorted(extra, key=lambda term: (term != "word_list", term)))
     for part in parts:
         if part not in known:
             raise BadInputError(f"unknown system {name!r}: there is no term {part!r}{did_you_mean(part, known)}")
     if len(set(parts)) != len(parts):
         raise BadInputError(f"unknown system {name!r}: a term is repeated")
+    parts.sort(key=known.index)
     proposers = [part for part in parts if part in PROPOSERS]
     if len(proposers) > 1 or (not proposers and "channel" not in parts):
         raise BadInputError(
@@ -143,7 +147,29 @@ def make_system(name: str, extra: Mapping[str, FreeWeight] = {}) -> System:
     fixed = Weights(direct=1.0) if proposers else Weights(direct=0.0, channel=1.0)
     free = [weight for weight in (CHANNEL, LM) if weight.name in parts and (proposers or weight is LM)]
     free += [extra[part] for part in parts if part in extra]
-    return System(name, fixed, (*free, *([LENGTH] if len(parts) > 1 else [])), proposer)
+    return System("+".join(parts), fixed, (*free, *([LENGTH] if len(parts) > 1 else [])), proposer)
+
+
+def unused_settings(proposers: Iterable[str], with_channel: bool, reranks: bool = False) -> dict[str, str]:
+    """The settings of a search that systems with these proposing models do not use, each with the reason."""
+    unused: dict[str, str] = {}
+    if "direct" not in proposers:
+        unused |= dict.fromkeys(
+            ("k1", "search", "lm_proposals"), f"the beam search of {' and '.join(proposers)} has no use for it"
+        )
+    if not with_channel:
+        unused["channel_alignment"] = "the channel has no weight"
+    if reranks:
+        searched = ("k1", "k2", "max_length", "max_growth", "lm_proposals", "allow_unk")
+        unused |= dict.fromkeys(searched, "nothing is searched with --rerank")
+    return unused
+
+
+def check_used(given: Iterable[str], unused: Mapping[str, str]) -> None:
+    """Refuse settings that were given but would be ignored."""
+    for name in given:
+        if name in unused:
+            raise BadInputError(f"--{name} would be ignored: {unused[name]}; leave it out")
 
 
 def systems_of_paper() -> dict[str, System]:

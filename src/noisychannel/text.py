@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from noisychannel.arguments import Count
 from noisychannel.errors import BadInputError, missing_extra
 
 Units = Literal["characters", "words", "subwords"]
@@ -31,10 +32,10 @@ class TextConfig:
     units: Units = "characters"
     lowercase: bool = False
     digits_to_hash: bool = False
-    min_count: int = 1
-    max_size: int | None = None
+    min_count: Count = 1
+    max_size: Count | None = None
     sentencepiece: str | None = None
-    max_length: int | None = None
+    max_length: Count | None = None
 
 
 class Splitter(Protocol):

@@ -184,6 +184,8 @@ def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
     if name in systems:
         return systems[name]
     system = system_of(name, known_terms(run))
+    if system.name in systems:
+        return systems[system.name]
     if not system.free:
         return TunedSystem(name, system.fixed, systems[UNTUNED.name].settings)
     raise BadInputError(

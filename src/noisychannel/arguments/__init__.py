@@ -8,7 +8,8 @@ a dataclass is a section; its keys are dotted, such as ``direct.hidden_size``. E
     section_of(Config, file, "data")  one section of a YAML file
 
 jsonargparse converts and checks each value on its own. The messages are ours: one line that names the file or option,
-the key, what is expected and what was given. ``reading`` finds the values, ``explaining`` writes ``--help``.
+the key, what is expected and what was given. ``reading`` finds the values, ``bounds`` says which numbers a field may
+have, ``explaining`` writes ``--help``.
 """
 
 from __future__ import annotations
@@ -21,14 +22,31 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 
-from noisychannel.arguments.explaining import describe_keys, expected
-from noisychannel.arguments.reading import Given, all_keys, load_yaml, read_mapping, read_words
-from noisychannel.errors import BadInputError
+from noisychannel.arguments.bounds import (
+    Bounds,
+    Count,
+    CountOrZero,
+    Positive,
+    Seed,
+    all_bounds,
+    check_bounds,
+    check_number,
+)
+from noisychannel.arguments.explaining import describe_keys
+from noisychannel.arguments.kinds import expected
+from noisychannel.arguments.reading import Given, all_keys, read_mapping, read_words
+from noisychannel.arguments.yaml_files import check_structure, load_yaml
+from noisychannel.errors import BadInputError, shortened
 
 __all__ = [
+    "Bounds",
+    "Count",
+    "CountOrZero",
+    "Positive",
+    "Seed",
     "all_keys",
     "asks_for_help",
-    "check_at_least",
+    "check_bounds",
     "describe_keys",
     "dump_config",
     "expected",
@@ -64,8 +82,7 @@ def parse_options(
 
 def given_values(cls: type, words: Sequence[str], positional: Sequence[str] = ()) -> dict[str, Any]:
     """The values that a command line gives, by key; keys that keep their defaults are absent."""
-    kinds = all_keys(cls)
-    return {key: _convert(kinds[key], one) for key, one in read_words(cls, words, positional).items()}
+    return _converted(cls, read_words(cls, words, positional))
 
 
 def read_config(cls: type[T], file: Path, words: Sequence[str] = ()) -> T:
@@ -77,7 +94,7 @@ def section_of(cls: type[T], file: Path, section: str) -> T:
     """One section of a YAML file as an instance of its dataclass; the rest of the file is not checked."""
     values = load_yaml(file).get(section, {})
     if not isinstance(values, dict):
-        raise BadInputError(f"{file}: {section} must be a section with keys and values, but is {values!r}")
+        raise BadInputError(f"{file}: {section} must be a section with keys and values, but is {shortened(values)}")
     given = read_mapping(cls, values, str(file), f"{section}.")
     return _build(cls, {key.removeprefix(f"{section}."): one for key, one in given.items()})
 
@@ -87,22 +104,13 @@ def dump_config(config: Any) -> str:
     return yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True)
 
 
-def check_at_least(least: int, options: object, *names: str) -> None:
-    """Refuse options below ``least``; those that are None are not checked."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise BadInputError(f"--{name}: must be at least {least}, but is {value}")
-
-
 def asks_for_help(words: Sequence[str]) -> bool:
     return "-h" in words or "--help" in words
 
 
 def _build(cls: type[T], given: Mapping[str, Given]) -> T:
     """The defaults of a dataclass with the given values in their place."""
-    kinds = all_keys(cls)
-    values = {key: _convert(kinds[key], one) for key, one in given.items()}
+    values = _converted(cls, given)
     try:
         return _replaced(cls(), values)
     except ValueError as error:  # of a dataclass that checks its own values
@@ -118,6 +126,25 @@ def _replaced(defaults: T, values: Mapping[str, Any]) -> T:
     return replace(defaults, **changed)  # type: ignore[type-var]
 
 
+def _converted(cls: type, given: Mapping[str, Given]) -> dict[str, Any]:
+    """The given values as their keys' types, inside their bounds."""
+    kinds, bounds = all_keys(cls), all_bounds(cls)
+    values = {key: _convert(kinds[key], one) for key, one in given.items()}
+    for key, value in values.items():
+        check_number(value, kinds[key], bounds.get(key), given[key].where)
+        _check_text(value, kinds[key], given[key])
+    return values
+
+
+def _check_text(value: Any, kind: Any, given: Given) -> None:
+    """Refuse NUL characters, and empty words where leaving the option out says the same."""
+    texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+    if any("\0" in text for text in texts):
+        raise BadInputError(f"{given.where}: must not contain a NUL character, but is {shortened(value)}")
+    if given.is_word and "" in texts and (isinstance(value, list) or type(None) in get_args(kind)):
+        raise BadInputError(f"{given.where}: must not be empty; give a value, or leave it out")
+
+
 def _convert(kind: Any, given: Given) -> Any:
     """A given value as its key's type."""
     from jsonargparse import ArgumentError
@@ -129,9 +156,11 @@ def _convert(kind: Any, given: Given) -> Any:
         value, is_word = [value], False
     parser = _parser_of(kind)
     try:
+        if is_word:
+            check_structure(value)  # the parser reads it as YAML
         return (parser.parse_args([f"--value={value}"]) if is_word else parser.parse_object({"value": value})).value
-    except ArgumentError:
-        raise BadInputError(f"{given.where}: must be {expected(kind)}, but is {given.value!r}") from None
+    except (ArgumentError, yaml.YAMLError):
+        raise BadInputError(f"{given.where}: must be {expected(kind)}, but is {shortened(given.value)}") from None
 
 
 @cache

@@ -9,7 +9,8 @@ from dataclasses import is_dataclass
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-PLAIN_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+from noisychannel.arguments.bounds import all_bounds
+
 PLACEHOLDERS = {int: "N", float: "X", str: "TEXT"}
 LONGEST_LINE = 100
 """Characters of a line of ``--help``, unless the terminal is narrower."""
@@ -21,28 +22,18 @@ def describe_keys(cls: type, unset: Collection[str] = ()) -> str:
     return "\n".join(_describe(cls(), "", width, unset))
 
 
-def expected(kind: Any) -> str:
-    """A type in plain words, such as ``a whole number`` or ``one of viterbi, marginal``."""
-    inside = get_args(kind)
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(map(str, inside))}"
-    if get_origin(kind) is list:
-        one = expected(inside[0])
-        return one.replace("one of", "one or more of", 1) if get_origin(inside[0]) is Literal else f"a list ({one})"
-    if get_origin(kind) in (Union, UnionType):
-        return " or ".join("null" if one is type(None) else expected(one) for one in inside)
-    return PLAIN_NAMES.get(kind, str(kind))
-
-
 def _describe(defaults: Any, prefix: str, width: int, unset: Collection[str]) -> Iterator[str]:
     """The keys of a dataclass, then its sections, each under a line that says what it is about."""
-    kinds, about = get_type_hints(type(defaults)), _descriptions(type(defaults))
+    cls: Any = type(defaults)
+    kinds, about, bounds = get_type_hints(cls), _descriptions(cls), all_bounds(cls)
     sections = {name: getattr(defaults, name) for name, kind in kinds.items() if is_dataclass(kind)}
     for name, kind in kinds.items():
         if name not in sections:
             value = getattr(defaults, name)
             yield f"  --{prefix}{name}{' true|false' if value is True else _placeholder(kind)}"
-            text = about.get(name, "") + ("" if name in unset else _default(value))
+            notes = [str(bounds[name])] if name in bounds else []
+            notes += [] if name in unset else _default(value)
+            text = about.get(name, "") + (f" ({'; '.join(notes)})" if notes else "")
             yield from textwrap.wrap(text, width, initial_indent=" " * 8, subsequent_indent=" " * 8)
     for name, section in sections.items():
         yield f"\n{prefix}{name}: {about.get(name, '')}"
@@ -72,9 +63,9 @@ def _placeholder(kind: Any) -> str:
     return f" {PLACEHOLDERS.get(kind, 'VALUE')}"
 
 
-def _default(value: Any) -> str:
+def _default(value: Any) -> list[str]:
     """The default of a key; nothing if it is unset or off."""
     if value is None or value is False or value in ("", []):
-        return ""
+        return []
     shown = "true" if value is True else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return f" (default: {shown})"
+    return [f"default: {shown}"]

@@ -44,9 +44,13 @@ class BenchOptions:
 
 def run(words: list[str]) -> int:
     options = parse_options(BenchOptions, words, (), USAGE)
+    if not options.suites or len(set(options.suites)) < len(options.suites):
+        raise BadInputError(f"--suites: name each suite once; the suites are {', '.join(SUITES)}")
     for suite in options.suites:
         if suite not in SUITES:
             raise BadInputError(f"--suites: unknown suite {suite!r}; the suites are {', '.join(SUITES)}")
+    if options.output is not None and (Path(options.output).is_dir() or not Path(options.output).parent.is_dir()):
+        raise BadInputError(f"--output: {options.output} cannot be a file; name one in an existing directory")
     device = choose_device(options.device).type
     lines: list[str] = []
     for suite in options.suites:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from noisychannel.arguments import given_values, parse_options
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
+from noisychannel.cli.standard_streams import standard_input
 from noisychannel.data.files import count_inputs, read_inputs
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
@@ -16,14 +20,18 @@ from noisychannel.errors import BadInputError
 from noisychannel.explanation import explain
 from noisychannel.loading import load_tuned
 from noisychannel.noisy_channel import NoisyChannel
+from noisychannel.output_file import OutputFile
+from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions
+from noisychannel.systems import check_used, unused_settings
 
-USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME | --weights 1,0.5,0.3,0.2] [--n_best 5] [--json]
+USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME] [--weights 1,0.5,0.3,0.2] [--n_best 5] [--json]
 
 Print the best output of each line of the files (or of standard input), in order. If the run was trained with features,
 a line is the input, a tab, and the features. The weights are those tuned for the run's default system (noisychannel
-tune), for --system NAME, or --weights direct,channel,lm,length. A line that cannot be decoded gives an empty line and a
+tune), those of --system NAME, or --weights direct,channel,lm,length. With both, NAME still decides which model proposes
+and how it searches. A line that cannot be decoded gives an empty line and a
 message with its number; the others are decoded. A last line on standard error says how many outputs are incomplete (no
 output reached its end) and which symbols and features were unknown.
 
@@ -35,14 +43,19 @@ output reached its end) and which symbols and features were unknown.
 --explain        for reading: a table of the n best with their terms, and the alignment of the best
 --rerank FILE    do not search: print the best (with --n_best the N best) of given outputs: lines of input, tab, output
                  (and tab, features, if the run was trained with features), those of one input together
+--output FILE    write to FILE instead of standard output. If the command is interrupted or killed, repeat it with
+                 --resume: FILE is continued, and in the end has the same bytes as if nothing had happened.
 
 example:
   echo Haus | noisychannel decode runs/demo --n_best 5
   noisychannel decode runs/demo words.txt --system direct+lm --json
+  noisychannel decode runs/demo words.txt --output words.out --resume
 """
 
 
 POSITIONAL = ("run", "files*")
+WIDTH_IN_FILES = 100
+"""Of tables for reading; on a terminal they are as wide as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +65,14 @@ class DecodeCommand(StreamOptions, SearchSettings):
     Args:
         run: The run directory.
         files: Inputs, one a line, compressed or not; standard input if not given.
-        system: Whose tuned weights to use, such as direct, direct+lm, channel+lm, direct+channel+lm, attention.
+        system: Whose tuned weights and search to use, such as direct, direct+lm, channel+lm, direct+channel+lm or
+            attention.
         weights: direct,channel,lm,length, or by name (direct=1,lm=0.5,word_list=3), instead of tuned ones.
         json: Print a line of JSON for each input.
         explain: Print tables for reading.
         rerank: A file of given outputs to rank, instead of searching.
+        output: Write to this file instead of standard output. An existing file is not replaced.
+        resume: Continue an unfinished output file; a finished one stays as it is.
         device: auto takes a GPU if there is one.
     """
 
@@ -67,6 +83,8 @@ class DecodeCommand(StreamOptions, SearchSettings):
     json: bool = False
     explain: bool = False
     rerank: str | None = None
+    output: str | None = None
+    resume: bool = False
     device: str = "auto"
 
 
@@ -74,28 +92,74 @@ def run(words: list[str]) -> int:
     options = parse_options(DecodeCommand, words, POSITIONAL, USAGE, unset=SearchSettings.among(vars(SearchSettings())))
     if not options.run:
         raise BadInputError("decode needs a run directory: noisychannel decode runs/demo words.txt")
+    check_together(options)
     reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
+    output = None if options.output is None else OutputFile(Path(options.output), options.resume)
+    if output is not None and output.finished:
+        reporter.warn(f"{options.output}: is finished; there is nothing to do")
+        return 0
+    model = load(directory, options, given_values(DecodeCommand, words, POSITIONAL), reporter)
+    decoder = LineDecoder(model, directory.data_config, options, reporter.warn, align=options.json or options.explain)
+    if output is None:
+        print_lines(decoder, options, reporter)
+    else:
+        write_lines(decoder, output, options, reporter)
+    if remarks := decoder.remarks.line():
+        reporter.warn(remarks)
+    return 1 if decoder.failed else 0
+
+
+def check_together(options: DecodeCommand) -> None:
+    """Refuse options of which one would be ignored, and a standard input that cannot be read."""
+    if options.rerank is not None and options.files:
+        raise BadInputError(f"--rerank reads {options.rerank} alone; leave out {options.files[0]}, or --rerank")
+    if options.json and options.explain:
+        raise BadInputError("--json and --explain exclude each other; leave one of them out")
+    if options.resume and options.output is None:
+        raise BadInputError("--resume continues a file; name it with --output FILE")
+    if not options.files and options.rerank in (None, "-"):
+        standard_input()
+
+
+def load(directory: RunDirectory, options: DecodeCommand, given: Mapping[str, Any], reporter: Reporter) -> NoisyChannel:
+    """The system that the options ask for; settings that it does not use are refused."""
     try:
         weights = None if options.weights is None else Weights.parse(options.weights)
     except ValueError as error:
         raise BadInputError(f"--weights: {error}") from error
-    given = SearchSettings.among(given_values(DecodeCommand, words, POSITIONAL))
-    model = load_tuned(directory, options.system, weights, given, options.device, reporter)
-    decoder = LineDecoder(model, directory.data_config, options, reporter.warn, align=options.json or options.explain)
+    settings = SearchSettings.among(given)
+    model = load_tuned(directory, options.system, weights, settings, options.device, reporter)
+    check_used(settings, unused_settings([model.proposer], bool(model.weights.channel), options.rerank is not None))
+    return model
+
+
+def print_lines(decoder: LineDecoder, options: DecodeCommand, reporter: TerminalReporter) -> None:
+    """Each line as soon as it is decoded; a person at the keyboard sees the output of each line at once."""
+    interactive = not options.files and sys.stdin is not None and sys.stdin.isatty()
     if options.rerank is not None:
         lines, total = decoder.rerank(decoder.read_candidates(options.rerank)), None
     else:
-        # A person at the keyboard sees the output of each line at once.
-        interactive = not options.files and sys.stdin.isatty()
         lines = decoder.decode(read_inputs(options.files), one_by_one=interactive)
         total = count_inputs(options.files) if sys.stderr.isatty() else None
     with reporter.counting("decode", total, enabled=not sys.stdout.isatty()) as progress:
         for line in lines:
-            print(shown(line, model, options), flush=True)
+            print(shown(line, decoder.model, options), flush=True)
             progress(1)
-    if remarks := decoder.remarks.line():
-        reporter.warn(remarks)
-    return 1 if decoder.failed else 0
+
+
+def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand, reporter: TerminalReporter) -> None:
+    """Into the output file, from where it was left."""
+    shape = "json" if options.json else "tables" if options.explain else "text"
+    decided_by = decoder.decided_by() | {"format": shape, "use of --rerank": str(options.rerank is not None)}
+    show = partial(shown, model=decoder.model, options=options)
+    total = count_inputs(options.files) if options.rerank is None and sys.stderr.isatty() else None
+    with output.begin(decided_by) as file, reporter.counting("decode", total) as progress:
+        progress(file.journal.lines)
+        if options.rerank is not None:
+            chunks = decoder.rerank_chunks(file.rest(decoder.read_candidates(options.rerank)))
+        else:
+            chunks = decoder.decode_chunks(file.rest(read_inputs(options.files)))
+        decoder.decode_into(file, chunks, show, progress)
 
 
 def shown(line: DecodedLine, model: NoisyChannel, options: DecodeCommand) -> str:
@@ -105,7 +169,7 @@ def shown(line: DecodedLine, model: NoisyChannel, options: DecodeCommand) -> str
     if line.outputs is None:
         return ""
     if options.explain:
-        return explain(line, model)
+        return explain(line, model, None if options.output is None else WIDTH_IN_FILES)
     if options.n_best == 1:
         return line.outputs[0].text
     return "\n".join(f"{output.text}\t{output.hypothesis.score:.4f}" for output in line.outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -37,6 +38,7 @@ def run(words: list[str]) -> int:
         print(text)
     program = shutil.which("noisychannel") or str(Path(sys.prefix, "bin", "noisychannel"))
     print(f"\nThe models are in {directory.path}. Ask them about a noun, or a pair, of your own:")
-    print(f"  echo Baum | {program} decode {directory.path} --n_best 5 --explain")
-    print(f"  printf 'Baum\\tBäumen\\n' | {program} score {directory.path}")
+    program, path = shlex.quote(program), shlex.quote(str(directory.path))
+    print(f"  echo Baum | {program} decode {path} --n_best 5 --explain")
+    print(f"  printf 'Baum\\tBäumen\\n' | {program} score {path}")
     return 0

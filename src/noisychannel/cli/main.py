@@ -1,6 +1,7 @@
 """The entry point: find the command, run it, and turn every error into one line and an exit code.
 
-Exit codes: 0 done, 1 failed, 2 bad usage or bad input. NOISYCHANNEL_DEBUG=1 shows tracebacks.
+Exit codes: 0 done, 1 failed, 2 bad usage or bad input, 128 and the number of a signal that asked to stop (SIGTERM 143,
+SIGHUP 129; ctrl-C is 1). NOISYCHANNEL_DEBUG=1 shows tracebacks.
 """
 
 from __future__ import annotations
@@ -10,59 +11,109 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import NamedTuple
 
 from noisychannel import __version__
+from noisychannel.cli.standard_streams import claim_streams, is_output_error, say, settle_output
+from noisychannel.cli.stopping import exit_code, signal_of, stopping_in_order
 from noisychannel.errors import BadInputError, NoisyChannelError, did_you_mean
 
+
+class Command(NamedTuple):
+    """What a user is told about a command."""
+
+    purpose: str
+    interrupted: str = "nothing was written"
+    """What is left when it is interrupted."""
+    memory: tuple[str, ...] = ()
+    """The last parts of the options that decide how much memory it takes."""
+
+
+RESUMES = "finished work is kept, and repeating the command resumes the rest"
+LINES_ARE_WHOLE = "every line printed so far is complete"
+SEARCH = ("batch_size", "k1", "k2", "n_best", "lm_proposals", "max_length", "max_growth", "memory")
+
 COMMANDS = {
-    "demo": "train, tune and evaluate on German nouns, in a few minutes",
-    "train": "train the direct, channel and language model (or some of them) into a run directory",
-    "tune": "choose the weights of each system on the dev data",
-    "evaluate": "decode a test set with every system and print one table",
-    "decode": "print the best outputs of inputs, with any of the systems",
-    "score": "print log-probabilities and alignments of pairs under the models of a run",
-    "reproduce": "run the experiments of the paper, with every row of their tables",
-    "bench": "measure time and memory of the loss, training steps and decoding on this machine",
+    "demo": Command("train, tune and evaluate on German nouns, in a few minutes", RESUMES),
+    "train": Command(
+        "train the direct, channel and language model (or some of them) into a run directory",
+        "repeating the command resumes the training",
+        (
+            "batch_size",
+            "batch_symbols",
+            "hidden_size",
+            "num_layers",
+            "embedding_size",
+            "max_size",
+            "max_length",
+            "jobs",
+        ),
+    ),
+    "tune": Command(
+        "choose the weights of each system on the dev data",
+        "the systems tuned so far are in weights.json, and the run's default system is as it was",
+        (*SEARCH, "limit"),
+    ),
+    "evaluate": Command(
+        "decode a test set with every system and print one table",
+        memory=("batch_size", "k1", "k2", "samples"),
+    ),
+    "decode": Command(
+        "print the best outputs of inputs, with any of the systems",
+        f"{LINES_ARE_WHOLE}; with --output, repeat the command with --resume",
+        (*SEARCH, "max_symbols"),
+    ),
+    "score": Command(
+        "print log-probabilities and alignments of pairs under the models of a run",
+        LINES_ARE_WHOLE,
+        ("batch_size", "max_symbols"),
+    ),
+    "reproduce": Command("run the experiments of the paper, with every row of their tables", RESUMES, ("jobs",)),
+    "bench": Command("measure time and memory of the loss, training steps and decoding on this machine"),
 }
-
-
-OUT_OF_MEMORY = (
-    "out of memory; use smaller batches (batch_size, batch_symbols), a smaller max_length or hidden_size, "
-    "or fewer processes (--jobs)"
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = os.environ.get("NOISYCHANNEL_DEBUG", "0") not in ("", "0")
+    with stopping_in_order():
+        return _run(words, debug=os.environ.get("NOISYCHANNEL_DEBUG", "0") not in ("", "0"))
+
+
+def _run(words: list[str], debug: bool) -> int:
     try:
-        return _dispatch(words)
+        claim_streams()
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
     except NoisyChannelError as error:
         if debug:
             raise
         return _complain(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second ctrl-C must not disturb the exit
-        return _complain("interrupted; finished work is kept, and repeating the command resumes a training", 1)
-    except BrokenPipeError:
-        # The reader of our output is gone. Print nothing, and keep Python from flushing again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except KeyboardInterrupt as error:
+        number = signal_of(error)
+        how = "interrupted" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}"
+        known = COMMANDS.get(words[0]) if words else None
+        return _complain(how if known is None else f"{how}; {known.interrupted}", exit_code(number))
     except SystemExit as stop:
-        return int(stop.code or 0)
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except OSError as error:
         if debug:
             raise
+        if isinstance(error, BrokenPipeError):  # nobody is told that the reader of our output is gone
+            settle_output()
+            return 1
+        if is_output_error(error):
+            return _complain(f"standard output: cannot be written ({error.strerror})", 1)
         return _complain(f"{error.filename or 'input/output'}: {error.strerror or error}", 1)
     except MemoryError:
-        return _complain(OUT_OF_MEMORY, 1)
+        return _complain(_out_of_memory(words), 1)
     except Exception as error:
         if debug:
             raise
         # The errors of torch, on a CPU and on a GPU.
         if "can't allocate memory" in str(error) or "out of memory" in str(error):
-            return _complain(OUT_OF_MEMORY, 1)
+            return _complain(_out_of_memory(words), 1)
         return _complain(
             f"internal error ({type(error).__name__}: {error}); set NOISYCHANNEL_DEBUG=1 for a traceback", 1
         )
@@ -87,9 +138,21 @@ def _dispatch(words: list[str]) -> int:
     return run(words[1:])
 
 
+def _out_of_memory(words: Sequence[str]) -> str:
+    """What to lower: first the options that were given, then the others that matter."""
+    keys = COMMANDS[words[0]].memory
+    given = {word.partition("=")[0]: word.removeprefix("--").partition("=")[0] for word in words if word[:2] == "--"}
+    named = {word: name.replace("-", "_").rpartition(".")[2] for word, name in given.items()}
+    first = [word for word, key in named.items() if key in keys]
+    others = [key for key in keys if key not in named.values()]
+    advice = [f"lower {' or '.join(first)}"] if first else []
+    advice += [f"{'or' if first else 'lower'} one of {', '.join(others)}"] if others else []
+    return f"out of memory; {', '.join(advice) or 'free some, or use a machine with more'}"
+
+
 def _usage() -> str:
     width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:<{width}}  {purpose}" for name, purpose in COMMANDS.items())
+    commands = "\n".join(f"  {name:<{width}}  {command.purpose}" for name, command in COMMANDS.items())
     return (
         "usage: noisychannel COMMAND …        (see noisychannel COMMAND --help)\n\n"
         f"Sequence transduction with few pairs and many unpaired outputs.\n\ncommands:\n{commands}"
@@ -97,5 +160,6 @@ def _usage() -> str:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"noisychannel: {' '.join(message.split())}", file=sys.stderr)
+    settle_output()
+    say(f"noisychannel: {' '.join(message.split())}")
     return code

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from noisychannel.arguments import check_at_least, parse_options
+from noisychannel.arguments import Count, given_values, parse_options
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.registry import describe_experiments, find_experiments
 from noisychannel.experiments.reproducing import file_stem, measure_blocks, write_results
@@ -55,17 +55,20 @@ class ReproduceOptions:
     quick: bool = False
     merge: bool = False
     plots: str | None = None
-    jobs: int | None = None
+    jobs: Count | None = None
     device: str = "auto"
 
 
 def run(words: list[str]) -> int:
     options = parse_options(ReproduceOptions, words, ("experiment",), USAGE)
-    check_at_least(1, options, "jobs")
+    given = given_values(ReproduceOptions, words, ("experiment",))
+    for name in ("data", "blocks", "jobs", "device"):
+        if options.merge and name in given:
+            raise BadInputError(f"--{name} would be ignored: --merge runs nothing; leave one of them out")
     entries = find_experiments(options.experiment)
     if len(entries) > 1 and options.work:
         raise BadInputError(f"--work: {options.experiment} is several experiments; run them one by one")
-    data = Path(options.data or os.environ.get("NOISYCHANNEL_DATA") or "../shared/data")
+    data = data_folder(options)
     blocks = [name.strip() for name in options.blocks.split(",") if name.strip()]
     for entry in entries:
         work = Path(options.work or f"runs/{file_stem(entry, options.quick)}")
@@ -75,6 +78,16 @@ def run(words: list[str]) -> int:
             measure_blocks(entry, setup, results, blocks, options.quick)
         print(write_results(entry, results, options.quick, Path(options.plots) if options.plots else None))
     return 0
+
+
+def data_folder(options: ReproduceOptions) -> Path:
+    """Where the data is: the option, the environment or the usual place; nothing is read from it with --merge."""
+    key, name = "--data", options.data
+    if name is None:
+        key, name = "NOISYCHANNEL_DATA", os.environ.get("NOISYCHANNEL_DATA") or None
+    if name is not None and not options.merge and not Path(name).is_dir():
+        raise BadInputError(f"{key}: {name} is not a directory; name the folder of the data")
+    return Path(name or "../shared/data")
 
 
 def _say(line: str) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from noisychannel.arguments import check_at_least, parse_options
+from noisychannel.arguments import parse_options
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
-from noisychannel.data.rows import Columns, read_pairs
+from noisychannel.cli.standard_streams import standard_input
+from noisychannel.data.rows import Columns, try_pairs
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError
 from noisychannel.models.registry import Role
 from noisychannel.runs import RunDirectory
-from noisychannel.scoring import PairScorer
+from noisychannel.scoring import PairScorer, ScoreOptions
 
 USAGE = """usage: noisychannel score RUN [FILE] [--models lm] [--columns input,output] [--device cpu]
 
@@ -24,7 +25,8 @@ alignments. direct and channel sum over all alignments; direct_viterbi and chann
 with the best alignment alone, which is what decode calls direct unless it searches with --search marginal. A number
 that is not finite is null. alignment[j] is the input position at which the direct model emits output symbol j;
 channel_alignment[i] is the output position at which the channel emits input symbol i (features, if
-any, come before the output and are counted).
+any, come before the output and are counted). A line that cannot be scored gives a record of nulls and a message with
+its number; the others are scored.
 
 example:
   printf 'Haus\\tHäusern\\n' | noisychannel score runs/demo
@@ -32,7 +34,7 @@ example:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreCommand:
+class ScoreCommand(ScoreOptions):
     """Options of score.
 
     Args:
@@ -41,7 +43,6 @@ class ScoreCommand:
         models: Which models to ask; all of the run if not given.
         columns: What the columns are; those of the run's training data if not given.
         device: auto takes a GPU if there is one.
-        batch_size: Pairs scored together.
     """
 
     run: str = ""
@@ -49,23 +50,22 @@ class ScoreCommand:
     models: list[Role] = field(default_factory=list)
     columns: str | None = None
     device: str = "auto"
-    batch_size: int = 64
 
 
 def run(words: list[str]) -> int:
     options = parse_options(ScoreCommand, words, ("run", "file"), USAGE)
     if not options.run:
         raise BadInputError("score needs a run directory: noisychannel score runs/demo pairs.tsv")
-    check_at_least(1, options, "batch_size")
+    if options.file == "-":
+        standard_input()
     reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
-    scorer = PairScorer(directory, choose_device(options.device), options.models, options.batch_size)
+    scorer = PairScorer(directory, choose_device(options.device), options.models, options, reporter.warn)
     for warning in directory.unfinished(scorer.models):
         reporter.warn(warning)
     data = directory.data_config
     columns = Columns.parse(options.columns or data.columns, "--columns", ("input", "output"))
-    source = "/dev/stdin" if options.file == "-" else options.file
-    for record in scorer.score(read_pairs([source], columns, data.feature_separator)):
+    for record in scorer.score(try_pairs(options.file, columns, data.feature_separator)):
         print(json_line(record))
     if scorer.unknown:
         reporter.warn(f"{scorer.unknown} symbols were unknown to the vocabularies and scored as <unk>")
-    return 0
+    return 1 if scorer.failed else 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from noisychannel.arguments import asks_for_help, describe_keys
 from noisychannel.cli.progress import make_display
 from noisychannel.errors import BadInputError
+from noisychannel.models.registry import ROLES
 from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.run import train_run
 
@@ -39,6 +40,10 @@ def run(words: list[str]) -> int:
     if not words or words[0].startswith("-"):
         raise BadInputError("train needs a configuration file: noisychannel train configs/inflection.yaml")
     config = parse_config(Path(words[0]), words[1:])
+    for role in ROLES:
+        given = [word for word in words[1:] if word.startswith(f"--{role}.")]
+        if given and role not in config.models:
+            raise BadInputError(f"{given[0]} would be ignored: {role} is not trained; add it to --models")
     with make_display() as display:
         finished = train_run(config, display, display.say, overwrite)
     width = max((len(model.label) for model in finished), default=0)

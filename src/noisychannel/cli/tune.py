@@ -48,12 +48,13 @@ def run(words: list[str]) -> int:
     options = parse_options(TuneCommand, words, ("run",), USAGE)
     if not options.run:
         raise BadInputError("tune needs a run directory: noisychannel tune runs/demo")
+    given = SearchSettings.among(given_values(TuneCommand, words, ("run",)))
     try:
-        settings = SearchSettings().changed(**SearchSettings.among(given_values(TuneCommand, words, ("run",))))
+        settings = SearchSettings().changed(**given)
     except ValueError as error:
         raise BadInputError(str(error)) from error
     directory = RunDirectory.open(Path(options.run))
-    results = tune_run(directory, options, settings, TerminalReporter())
+    results = tune_run(directory, options, settings, TerminalReporter(), given)
     width = max(len(result.system) for result in results)
     for result in results:
         weights = "  ".join(f"{name} {value:.3g}" for name, value in result.weights.by_name().items())

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from noisychannel.data.files import Line, find_files, read_lines
+from noisychannel.data.files import BadLine, Line, find_files, read_inputs, read_lines
 from noisychannel.errors import BadInputError, missing_extra
 
 PRESETS = {
@@ -84,10 +84,23 @@ class Columns(NamedTuple):
 def read_pairs(sources: Sequence[str], columns: Columns, feature_separator: str) -> Iterator[Row]:
     """Rows of tab-separated files or of Hugging Face datasets. An empty input or output is an error."""
     for row in _read(sources, columns, feature_separator):
-        for side, text in (("input", row.input), ("output", row.output)):
-            if not text.strip():
-                raise BadInputError(f"{row.where}: the {side} is empty; fill it in or remove the line")
-        yield row
+        yield _complete(row)
+
+
+def try_pairs(source: str, columns: Columns, feature_separator: str) -> Iterator[Row | BadLine | None]:
+    """``read_pairs`` of one source, line by line: a line that is no pair is a ``BadLine``, one without content None."""
+    if source.startswith(HUB):
+        yield from read_pairs([source], columns, feature_separator)
+        return
+    for line in read_inputs([] if source == "-" else [source]):
+        if isinstance(line, BadLine):
+            yield line
+            continue
+        try:
+            rows = [_row(*item, columns, feature_separator) for item in _file_rows([line], columns)]
+            yield _complete(rows[0]) if rows else None
+        except BadInputError as error:
+            yield BadLine(str(error), line.number)
 
 
 def read_parallel(inputs: Sequence[str], outputs: Sequence[str]) -> Iterator[Row]:
@@ -123,10 +136,23 @@ def _read(sources: Sequence[str], columns: Columns, feature_separator: str) -> I
         else:
             rows = (row for file in find_files([source]) for row in _file_rows(read_lines(file), columns))
         for values, where in rows:
-            named = dict(zip(columns.roles, values, strict=True))
-            features = tuple(f for f in named.get("features", "").split(feature_separator) if f)
-            further = tuple((role[1:], value) for role, value in named.items() if role[0] == "-" and role != "-")
-            yield Row(named.get("input", ""), named.get("output", ""), features, named.get("group", ""), where, further)
+            yield _row(values, where, columns, feature_separator)
+
+
+def _row(values: Sequence[str], where: str, columns: Columns, feature_separator: str) -> Row:
+    """The values of one line by what they are."""
+    named = dict(zip(columns.roles, values, strict=True))
+    features = tuple(f for f in named.get("features", "").split(feature_separator) if f)
+    further = tuple((role[1:], value) for role, value in named.items() if role[0] == "-" and role != "-")
+    return Row(named.get("input", ""), named.get("output", ""), features, named.get("group", ""), where, further)
+
+
+def _complete(row: Row) -> Row:
+    """A pair that has both sides."""
+    for side, text in (("input", row.input), ("output", row.output)):
+        if not text.strip():
+            raise BadInputError(f"{row.where}: the {side} is empty; fill it in or remove the line")
+    return row
 
 
 def _file_rows(lines: Iterable[Line], columns: Columns) -> Iterator[tuple[list[str], str]]:

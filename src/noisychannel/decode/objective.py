@@ -53,11 +53,12 @@ class Weights:
         """``1,0.5,0.3,0.2`` (direct, channel, lm, length), or by name: ``direct=1,lm=0.5,word_list=3``."""
         items = [item.strip() for item in text.split(",")]
         if all("=" in item for item in items):
-            return Weights.of(
-                {"direct": 0.0, **{name: float(value) for name, value in (x.split("=", 1) for x in items)}}
-            )
+            named = [(name.strip(), value) for name, value in (item.split("=", 1) for item in items)]
+            if len(dict(named)) < len(named):
+                raise ValueError(f"a weight is given twice in {text!r}")
+            return Weights.of({"direct": 0.0, **{name: _number(name, value) for name, value in named}})
         if len(items) == len(TERMS):
-            return Weights.of(dict(zip(TERMS, map(float, items), strict=True)))
+            return Weights.of(dict(zip(TERMS, map(_number, TERMS, items), strict=True)))
         raise ValueError(f"give four numbers ({','.join(TERMS)}) or names, such as direct=1,lm=0.5, not {text!r}")
 
     def by_name(self) -> dict[str, float]:
@@ -72,3 +73,10 @@ class Weights:
             if weight and name in terms:
                 total = total + weight * terms[name]
         return total + self.length * length
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"the weight {name} must be a number, but is {text.strip()!r}") from None

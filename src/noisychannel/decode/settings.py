@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypedDict, get_args
 
+from noisychannel.arguments import Count, CountOrZero, Positive, check_bounds
+
 Alignments = Literal["viterbi", "marginal"]
 """Score by the best alignment, or by the sum over all alignments."""
 
@@ -43,30 +45,23 @@ class SearchSettings:
             half of the free memory on a GPU, and 4 GiB elsewhere.
     """
 
-    k1: int = 20
-    k2: int = 10
-    max_length: int | None = None
-    max_growth: int | None = None
+    k1: Count = 20
+    k2: Count = 10
+    max_length: Count | None = None
+    max_growth: CountOrZero | None = None
     search: Alignments = "viterbi"
     channel_alignment: Alignments = "marginal"
-    lm_proposals: int = 0
+    lm_proposals: CountOrZero = 0
     allow_unk: bool = False
-    memory: float | None = None
+    memory: Positive | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.k2 <= self.k1:
+        check_bounds(self)
+        if self.k2 > self.k1:
             raise ValueError(f"k1 and k2 must satisfy 1 <= k2 <= k1, but are {self.k1} and {self.k2}")
-        if self.max_length is not None and self.max_length < 1:
-            raise ValueError(f"max_length must be at least 1 (EOS counts), but is {self.max_length}")
-        if self.max_growth is not None and self.max_growth < 0:
-            raise ValueError(f"max_growth must not be negative, but is {self.max_growth}")
         for name in ("search", "channel_alignment"):
             if (choice := getattr(self, name)) not in get_args(Alignments):
                 raise ValueError(f"{name} must be 'viterbi' or 'marginal', but is {choice!r}")
-        if self.lm_proposals < 0:
-            raise ValueError(f"lm_proposals must not be negative, but is {self.lm_proposals}")
-        if self.memory is not None and not self.memory > 0:
-            raise ValueError(f"memory must be positive, but is {self.memory}")
 
     def longest_output(self, input_length: int) -> int:
         """The longest output of an input, EOS included in both lengths."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from noisychannel.arguments import check_at_least
+from noisychannel.arguments import Bounds, Count, Seed, check_bounds
 from noisychannel.data.rows import Row
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, command_line
 from noisychannel.evaluation.decoding import average_lagging, output_alignments, search_errors
 from noisychannel.evaluation.group import EvaluationGroup
 from noisychannel.evaluation.held_out import HeldOut
@@ -24,6 +24,7 @@ from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.outputs import Output
 from noisychannel.reporting import Reporter, Silent
 from noisychannel.runs import RunDirectory
+from noisychannel.systems import check_used, unused_settings
 from noisychannel.weights import outdated_systems, read_systems, stale_systems, stale_warning
 
 
@@ -59,17 +60,16 @@ class EvaluateOptions:
     tokenize: str | None = None
     columns: str | None = None
     resample_by: str = "input"
-    k1: int | None = None
-    k2: int | None = None
+    k1: Count | None = None
+    k2: Count | None = None
     search_errors: bool = False
-    samples: int = 1000
-    seed: int = 1
-    batch_size: int = 32
+    samples: Annotated[int, Bounds(least=1, most=1_000_000)] = 1000
+    seed: Seed = 1
+    batch_size: Count = 32
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "samples", "batch_size")
-        check_at_least(0, self, "seed")
+        check_bounds(self)
 
 
 def evaluate_run(
@@ -78,6 +78,15 @@ def evaluate_run(
     reporter: Reporter = Silent(),  # noqa: B008 (no state)
 ) -> EvaluationTable:
     """Decode and measure the test set with every system and baseline."""
+    if options.tokenize is not None and "bleu" not in options.metrics:
+        raise BadInputError("--tokenize is for the metric bleu, which --metrics does not name; leave it out")
+    if options.outputs and options.columns is not None:
+        raise BadInputError("--columns would be ignored: with --outputs FILE has inputs alone; leave it out")
+    for name, values in (("metrics", options.metrics), ("baselines", options.baselines), ("outputs", options.outputs)):
+        if len(set(values)) < len(values):
+            raise BadInputError(f"--{name}: something is named twice in {', '.join(values)}")
+    if not options.metrics:
+        raise BadInputError("--metrics: empty; name at least one, such as accuracy")
     rows = held_out_rows(run, options.file, options.outputs, options.columns)
     if not any(rows.values()):
         group = run.header().group
@@ -91,15 +100,17 @@ def evaluate_run(
         if outdated := outdated_systems(of_group):
             reporter.warn(
                 f"{of_group.weights_file}: {', '.join(outdated)} left out, because version 0.1 tuned it with the word "
-                f"list inside the language model; tune again: noisychannel tune {run.path}"
+                f"list inside the language model; tune again: {command_line('tune', run.path)}"
             )
     names = options.systems or _systems_of_all(list(runs.values()), reporter)
     if not options.systems and names == ["direct"]:
         reporter.warn(
             f"{run.path}: not tuned, so the direct model is evaluated alone; "
-            f"for the others, first run noisychannel tune {run.path}"
+            f"for the others, first run {command_line('tune', run.path)}"
         )
     systems = compared_systems(list(runs.values()), names, options.k1, options.k2)
+    proposers = {one.system.proposer: None for system in systems for one in system.tuned}
+    check_used([] if options.k1 is None else ["k1"], unused_settings(proposers, with_channel=True))
     stale: dict[str, list[str]] = {}
     for n, of_group in enumerate(runs.values()):
         stale |= stale_systems(of_group, [system.tuned[n] for system in systems])

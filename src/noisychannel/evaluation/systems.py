@@ -37,7 +37,7 @@ def compared_systems(
 ) -> list[ComparedSystem]:
     """The systems of these names, after the direct models that they are compared with, if the runs have any."""
     has_direct = all(run.has_model(DIRECT) for run in runs)
-    wanted = dict.fromkeys([*([DIRECT] if has_direct else []), *names])
+    wanted = dict.fromkeys([*([DIRECT] if has_direct else []), *(read_system(runs[0], name).name for name in names)])
     tuned = {name: tuple(_widened(read_system(run, name), k1, k2) for run in runs) for name in wanted}
     if not has_direct:
         return [ComparedSystem(name, systems, None) for name, systems in tuned.items()]

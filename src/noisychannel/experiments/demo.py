@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from noisychannel.alignment import draw_alignment
+from noisychannel.arguments import Count, Seed, check_bounds
 from noisychannel.data.german_nouns import NounFiles, write_dative_plurals
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
@@ -48,9 +49,12 @@ class DemoOptions:
     """
 
     run_dir: str = "runs/demo"
-    pairs: int = 1000
-    seed: int = 1
+    pairs: Count = 1000
+    seed: Seed = 1
     overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 def demo_config(options: DemoOptions) -> RunConfig:

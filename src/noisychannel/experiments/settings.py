@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from noisychannel.arguments import Count, CountOrZero, check_bounds
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.training.run import Say
 
@@ -17,12 +18,15 @@ class MeasuringSettings:
     search: SearchSettings = SearchSettings()  # noqa: RUF009 (frozen)
     tuning: SearchSettings = SearchSettings()  # noqa: RUF009 (frozen)
     """The search while weights are tuned."""
-    iterations: int = 5
+    iterations: CountOrZero = 5
     """Of tuning."""
-    n_best: int = 10
+    n_best: Count = 10
     """How many outputs of each test input are kept for the first seed; of other seeds only the best."""
-    decoding_batch: int = 256
+    decoding_batch: Count = 256
     """Inputs that are decoded together."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,10 @@ class Setup:
     """The folder of the data."""
     work: Path
     device: str = "auto"
-    jobs: int | None = None
+    jobs: Count | None = None
     """Processes at a time; chosen for the machine if None."""
     say: Say = print
     """Called with each line for the user."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)

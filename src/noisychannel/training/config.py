@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from noisychannel.arguments import read_config
+from noisychannel.arguments import Bounds, Count, Positive, Seed, check_bounds, read_config
 from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError
 from noisychannel.models.registry import ROLES, Role
@@ -42,15 +42,15 @@ class ModelConfig:
             objective, word_list, whose weight is tuned.
     """
 
-    hidden_size: int = 256
-    num_layers: int = 1
-    embedding_size: int | None = None
+    hidden_size: Count = 256
+    num_layers: Count = 1
+    embedding_size: Count | None = None
     bidirectional: bool = False
-    dropout: float = 0.2
-    learning_rate: float | None = None
-    batch_size: int | None = None
-    max_updates: int | None = None
-    max_epochs: int | None = None
+    dropout: Annotated[float, Bounds(least=0, below=1)] = 0.2
+    learning_rate: Positive | None = None
+    batch_size: Count | None = None
+    max_updates: Count | None = None
+    max_epochs: Count | None = None
     word_list: bool = False
 
 
@@ -80,19 +80,19 @@ class TrainingConfig:
             models spend most of their time launching kernels, so this is many times faster. Not with accumulate.
     """
 
-    batch_size: int = 64
-    batch_symbols: int | None = None
-    accumulate: int = 1
-    max_updates: int | None = None
-    max_epochs: int | None = None
-    learning_rate: float = 1e-3
-    clip_norm: float = 1.0
-    evaluate_every: int | None = None
-    patience: int = 5
-    decay: float = 0.5
-    decay_patience: int = 2
-    checkpoint_every: int = 500
-    log_every: int = 100
+    batch_size: Count = 64
+    batch_symbols: Count | None = None
+    accumulate: Count = 1
+    max_updates: Count | None = None
+    max_epochs: Count | None = None
+    learning_rate: Positive = 1e-3
+    clip_norm: Positive = 1.0
+    evaluate_every: Count | None = None
+    patience: Count = 5
+    decay: Annotated[float, Bounds(above=0, most=1)] = 0.5
+    decay_patience: Count = 2
+    checkpoint_every: Count = 500
+    log_every: Count = 100
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     cuda_graphs: bool = True
 
@@ -119,9 +119,9 @@ class RunConfig:
 
     run_dir: str = "runs/default"
     models: list[Role] = field(default_factory=lambda: ["direct", "channel", "lm"])
-    seed: int = 1
+    seed: Seed = 1
     device: str = "auto"
-    jobs: int | None = None
+    jobs: Count | None = None
     tensorboard: bool = False
     data: DataConfig = field(default_factory=DataConfig)
     direct: ModelConfig = field(default_factory=lambda: ModelConfig(bidirectional=True))
@@ -144,34 +144,20 @@ class RunConfig:
 
     def check(self) -> None:
         """Refuse impossible values and combinations; the message names the key."""
+        check_bounds(self)
         if not self.models:
             raise BadInputError(f"models: empty; choose from {', '.join(ROLES)}")
         if len(set(self.models)) != len(self.models):
             raise BadInputError(f"models: duplicate model in {', '.join(self.models)}")
-        _at_least(1, self, "jobs")
-        _at_least(0, self, "seed")
         for role in ROLES:
             model = self.model(role)
-            for key in ("hidden_size", "num_layers", "embedding_size", "batch_size", "max_updates", "max_epochs"):
-                _at_least(1, model, key, role)
-            _check_rate(model, role)
             for key, reason in ROLES[role].refuses.items():
                 if getattr(model, key):
                     raise BadInputError(f"{role}.{key}: {reason}; set it to false")
-            if not 0 <= model.dropout < 1:
-                raise BadInputError(f"{role}.dropout: must be at least 0 and less than 1, but is {model.dropout}")
-        whole = ("batch_size", "batch_symbols", "accumulate", "max_updates", "max_epochs", "evaluate_every", "patience")
-        for key in (*whole, "decay_patience", "checkpoint_every", "log_every"):
-            _at_least(1, self.training, key, "training")
-        _check_rate(self.training, "training")
-        if not 0 < self.training.decay <= 1:
-            raise BadInputError(f"training.decay: must be greater than 0 and at most 1, but is {self.training.decay}")
-        if self.training.clip_norm <= 0:
-            raise BadInputError(f"training.clip_norm: must be greater than 0, but is {self.training.clip_norm}")
+        if not self.data.feature_separator:
+            raise BadInputError("data.feature_separator: must not be empty; write features with one, such as V;PST")
         for side in (self.data.input, self.data.output):
             name = "data.input" if side is self.data.input else "data.output"
-            for key in ("min_count", "max_size", "max_length"):
-                _at_least(1, side, key, name)
             if side.sentencepiece is not None and side.units != "subwords":
                 raise BadInputError(f"{name}.sentencepiece: is only for units: subwords, but units is {side.units}")
 
@@ -181,14 +167,3 @@ def parse_config(file: Path, words: Sequence[str] = ()) -> RunConfig:
     config = read_config(RunConfig, file, words)
     config.check()
     return config
-
-
-def _at_least(least: int, config: object, key: str, section: str = "") -> None:
-    value = getattr(config, key)
-    if value is not None and value < least:
-        raise BadInputError(f"{section}{'.' if section else ''}{key}: must be at least {least}, but is {value}")
-
-
-def _check_rate(config: ModelConfig | TrainingConfig, section: str) -> None:
-    if config.learning_rate is not None and not config.learning_rate > 0:
-        raise BadInputError(f"{section}.learning_rate: must be greater than 0, but is {config.learning_rate}")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, distributed
 
 from noisychannel.devices import choose_device
-from noisychannel.errors import NoisyChannelError
+from noisychannel.errors import BadInputError, NoisyChannelError
 
 
 class World(NamedTuple):
@@ -22,14 +22,22 @@ class World(NamedTuple):
     @staticmethod
     def join(device: str = "auto") -> World:
         """Join the other processes, if the environment names any, and choose the device of this one."""
-        size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+        size = _from_environment("WORLD_SIZE", default=1, least=1)
+        rank = _from_environment("RANK", default=0, most=size - 1)
         chosen = choose_device(device)
         if size > 1:
             if chosen.type == "cuda":
-                chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+                chosen = torch.device("cuda", _from_environment("LOCAL_RANK", default=0))
                 torch.cuda.set_device(chosen)
             if not distributed.is_initialized():
-                distributed.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+                try:
+                    distributed.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+                except ValueError as error:  # the environment does not say how to find the others
+                    reason = str(error).splitlines()[0]
+                    raise BadInputError(
+                        f"WORLD_SIZE is {size}, but the other processes cannot be found ({reason}); "
+                        "start them with torchrun, or unset WORLD_SIZE"
+                    ) from error
         return World(rank, size, chosen)
 
     @property
@@ -54,3 +62,12 @@ class World(NamedTuple):
     def leave(self) -> None:
         if self.size > 1:
             distributed.destroy_process_group()
+
+
+def _from_environment(name: str, default: int, least: int = 0, most: int | None = None) -> int:
+    """A whole number that torchrun sets."""
+    text = os.environ.get(name, str(default))
+    if not text.isascii() or not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+        limits = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise BadInputError(f"{name}: must be a whole number, {limits}, but is {text!r}; unset it, or use torchrun")
+    return int(text)

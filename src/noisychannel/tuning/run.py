@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 
-from noisychannel.arguments import check_at_least
+from noisychannel.arguments import Count, CountOrZero, Seed, check_bounds
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.sources import warnings_of
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, command_line
 from noisychannel.evaluation.decoding import with_all_terms
 from noisychannel.evaluation.held_out import HeldOut, rows_of_groups
 from noisychannel.evaluation.metrics import make_metric
@@ -20,7 +20,7 @@ from noisychannel.loading import load_systems
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.reporting import Advance, Reporter, Silent
 from noisychannel.runs import RunDirectory
-from noisychannel.systems import PROPOSERS, SYSTEMS, System
+from noisychannel.systems import PROPOSERS, SYSTEMS, System, check_used, unused_settings
 from noisychannel.tuning.loop import TuningResult, tune
 from noisychannel.tuning.pool import CandidatePool
 from noisychannel.weights import TermSource, TunedSystem, known_terms, system_of, write_systems
@@ -51,16 +51,15 @@ class TuneOptions:
     terms: list[str] = field(default_factory=list)
     metric: str = "accuracy"
     tokenize: str | None = None
-    n_best: int = 10
-    iterations: int = 5
-    limit: int | None = None
-    seed: int = 1
-    batch_size: int = 32
+    n_best: Count = 10
+    iterations: CountOrZero = 5
+    limit: Count | None = None
+    seed: Seed = 1
+    batch_size: Count = 32
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "n_best", "limit", "batch_size")
-        check_at_least(0, self, "iterations", "seed")
+        check_bounds(self)
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,12 @@ def tune_run(
     options: TuneOptions = TuneOptions(),  # noqa: B008 (frozen)
     settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
     reporter: Reporter = Silent(),  # noqa: B008 (no state)
+    needed: Iterable[str] = (),
 ) -> list[TuningResult]:
     """Tune every system asked for, and write weights.json. When all are tuned, the largest is the run's default.
 
-    All groups of a run share the weights. Each system is written as soon as it is tuned.
+    All groups of a run share the weights. Each system is written as soon as it is tuned. ``needed``: the names of
+    settings that are refused if no system uses them.
     """
     # EOS counts: with a length of 1 there is only the empty output.
     if settings.max_length is not None and settings.max_length < 2:
@@ -98,6 +99,7 @@ def tune_run(
     systems = choose_systems(run, options.systems, terms_of(run.groups()[0], terms), reporter)
     for warning in warnings_of(run.data_config, run.header().data.sources, ("dev", "dev_outputs")):
         reporter.warn(warning)
+    _check_used(options, needed, systems, terms)
     rows = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
     tuned: list[TuningResult] = []
     for proposer in dict.fromkeys(system.proposer for system in systems):
@@ -112,6 +114,17 @@ def tune_run(
     for of_group in run.groups():
         write_systems(of_group, [], default=systems[-1].name)
     return tuned
+
+
+def _check_used(options: TuneOptions, needed: Iterable[str], systems: Sequence[System], terms: Iterable[str]) -> None:
+    """Refuse what would be ignored: a tokenizer without BLEU, a term or a setting that no system uses."""
+    if options.tokenize is not None and options.metric != "bleu":
+        raise BadInputError(f"--tokenize is for the metric bleu, but the metric is {options.metric}; leave it out")
+    for name in terms:
+        if not any(name in system.extra for system in systems):
+            raise BadInputError(f"--terms: no system uses {name}; name one that does, such as --systems direct+{name}")
+    with_channel = any("channel" in system.roles for system in systems)
+    check_used(needed, unused_settings({system.proposer: None for system in systems}, with_channel))
 
 
 def _tune_systems(
@@ -170,7 +183,7 @@ def choose_systems(
     everything = [name.replace("direct", proposer) for name in SYSTEMS if name != "direct"]
     if terms:
         everything.append("+".join([everything[-1], *terms]))
-    chosen = [system_of(name, terms) for name in dict.fromkeys(names or everything)]
+    chosen = list({system.name: system for name in names or everything for system in [system_of(name, terms)]}.values())
     for system in chosen:
         if not system.free:
             raise BadInputError(f"{system.name} has no weights to tune; name a larger system, or none for all")
@@ -185,7 +198,7 @@ def choose_systems(
         name, (of_group, role) = next(iter(lacking.items()))
         fix = f"train it with --models {role}"
         if of_group.state_file(role).exists():
-            fix = f"finish its training: noisychannel train {of_group.path}/config.yaml"
+            fix = f"finish its training: {command_line('train', of_group.path / 'config.yaml')}"
         raise BadInputError(f"{of_group.path}: {name} needs the model {role}, which the run does not have; {fix}")
     for of_group, role in dict.fromkeys(lacking.values()):
         for warning in of_group.unfinished([role]):

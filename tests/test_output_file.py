@@ -1,0 +1,265 @@
+"""``decode --output`` and ``--resume``: a file that is continued after any death has the bytes of one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from noisychannel.arguments import dump_config
+from noisychannel.cli.main import main
+from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.output_file import OutputFile
+from toys import LETTERS, double_vowels, toy_config, write_pairs
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+FAST = ["--k1", "4", "--k2", "2", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("trained")
+    config = toy_config(directory, rows=300, longest=4, max_epochs=3)
+    file = directory / "config.yaml"
+    file.write_text(dump_config(config))
+    assert main(["train", str(file)]) == 0
+    return Path(config.run_dir)
+
+
+@pytest.fixture(autouse=True)
+def many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("noisychannel.streams.BATCHES_AT_ONCE", 1)
+
+
+def write_words(file: Path, lines: int = 24) -> Path:
+    """Inputs of many lengths; some are bad, some have unknown symbols."""
+    rng = random.Random(3)
+    texts = ["".join(rng.choices(LETTERS + "XY", k=rng.randint(1, 9))) for _ in range(lines)]
+    for n in range(7, lines, 8):
+        texts[n] = "a\tb"
+    file.write_text("".join(f"{text}\n" for text in texts))
+    return file
+
+
+def write_candidates(file: Path, inputs: int) -> Path:
+    """Outputs to rank: three of each input, with bad and empty lines between them."""
+    pairs = [
+        line.split("\t") for line in write_pairs(file, double_vowels, inputs, 5, longest=5).read_text().splitlines()
+    ]
+    lines = [f"{x}\t{y}\n{x}\t{x}\n{x}\t{y}X\n" for x, y in pairs]
+    for n in range(4, inputs - 1, 9):
+        lines[n] += "no pair\n"
+        lines[n + 1] = lines[n + 1].replace("\n", "\n\t\n", 1)
+    file.write_text("".join(lines))
+    return file
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    return write_words(tmp_path / "words.txt")
+
+
+def in_child(words: list[str], prepare: Callable[[], None], errors: Path) -> int:
+    """The command in a process of its own, which ``prepare`` may doom; its exit code, negative for a signal."""
+    if (child := os.fork()) == 0:
+        sys.stdout = sys.stderr = errors.open("w", buffering=1)
+        prepare()
+        os._exit(main(words))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at(call: int, before: bool) -> Callable[[], None]:
+    """Die at the so-manieth of the calls that make bytes lasting, or just after it."""
+
+    def prepare() -> None:
+        left = call
+
+        def dying(act: Callable[..., None]) -> Callable[..., None]:
+            def called(*arguments: object) -> None:
+                nonlocal left
+                left -= 1
+                if left == 0 and before:
+                    die()
+                act(*arguments)
+                if left == 0:
+                    die()
+
+            return called
+
+        os.fsync, os.replace, os.unlink = dying(os.fsync), dying(os.replace), dying(os.unlink)
+
+    return prepare
+
+
+def die_after(seconds: float) -> Callable[[], None]:
+    def prepare() -> None:
+        signal.signal(signal.SIGALRM, lambda number, frame: die())
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    return prepare
+
+
+def killed_again_and_again(command: list[str], output: Path, dooms: list[Callable[[], None]]) -> tuple[int, int]:
+    """Kill and resume until nothing is left to kill: how many processes died, and the exit code of the last one."""
+    deaths, errors = 0, output.with_name("errors")
+    for doom in dooms:
+        code = in_child([*command, "--output", str(output), "--resume"], doom, errors)
+        if code >= 0:
+            return deaths, code
+        deaths += 1
+    return deaths, in_child([*command, "--output", str(output), "--resume"], lambda: None, errors)
+
+
+@pytest.mark.parametrize("lines", [24, pytest.param(400, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("way", ["--json", "--rerank"])
+def test_killed_and_resumed_it_has_the_bytes_of_one_run(lines: int, way: str, trained: Path, tmp_path: Path) -> None:
+    """A death at any call that makes bytes lasting, before or after it, and at any moment between."""
+    words, candidates = write_words(tmp_path / "words.txt", lines), write_candidates(tmp_path / "lists.tsv", lines)
+    inputs = ["--rerank", str(candidates)] if way == "--rerank" else [str(words), "--json", *FAST]
+    command = ["decode", str(trained), *inputs, "--batch_size", "2"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    began = time.monotonic()
+    assert in_child([*command, "--output", str(whole)], lambda: None, tmp_path / "told") == 1, "some lines are bad"
+    seconds = time.monotonic() - began
+    rng = random.Random(lines)
+    dooms = [
+        die_after(rng.uniform(0, seconds / 4)) if rng.random() < 0.3 else die_at(rng.randint(3, 20), rng.random() < 0.5)
+        for _ in range(lines // 6)
+    ]
+    deaths, code = killed_again_and_again(command, killed, dooms)
+    assert deaths >= 2
+    print(f"{way}: {lines} lines, {deaths} deaths")
+    assert killed.read_bytes() == whole.read_bytes()
+    assert not list(tmp_path.glob("*.journal"))
+    told, resumed = ((tmp_path / name).read_text().splitlines()[-1] for name in ("told", "errors"))
+    if "is finished" not in resumed:  # as it is if the last death came after the last byte
+        assert code == 1, "bad lines that were met before the last start count too"
+        assert told == resumed
+
+
+def test_the_file_is_what_would_be_printed(trained: Path, words: Path, tmp_path: Path, capsys) -> None:
+    command = ["decode", str(trained), str(words), *FAST]
+    assert main(command) == 1
+    printed = capsys.readouterr().out
+    output = tmp_path / "output"
+    assert main([*command, "--output", str(output)]) == 1
+    assert output.read_text() == printed
+    assert capsys.readouterr().out == ""
+    link = tmp_path / "link"
+    link.symlink_to("through")
+    assert main([*command, "--output", str(link)]) == 1
+    assert link.is_symlink()
+    assert (tmp_path / "through").read_text() == printed
+    assert main([*command, "--output", "/dev/null"]) == 1
+    assert not Path("/dev/null").is_file()
+
+
+def test_what_is_there_is_not_lost(trained: Path, words: Path, tmp_path: Path, capsys) -> None:
+    output, journal, counted = tmp_path / "output", tmp_path / "output.journal", 0
+    command = ["decode", str(trained), str(words), *FAST, "--batch_size", "2"]
+
+    def refused(*options: str, code: int = 2) -> str:
+        capsys.readouterr()
+        noted = journal.read_text() if journal.exists() else ""
+        before = output.read_bytes()
+        assert main([*command, *options]) == code
+        assert (journal.read_text() if journal.exists() else "") == noted
+        assert output.read_bytes()[: counted or None] == before[: counted or None]
+        return capsys.readouterr().err.splitlines()[-1]
+
+    output.write_text("years of work\n")
+    assert f"{output}: exists; remove it, or name another file" in refused("--output", str(output))
+    assert f"{output}: is finished; there is nothing to do" in refused("--output", str(output), "--resume", code=0)
+    assert "--resume continues a file; name it with --output FILE" in refused("--resume")
+    assert "cannot be a file" in refused("--output", str(tmp_path))
+    assert "cannot be a file" in refused("--output", str(tmp_path / "nowhere" / "x"))
+    assert "is not a regular file, so it cannot be continued" in refused("--output", "/dev/null", "--resume")
+    output.unlink()
+
+    assert in_child([*command, "--output", str(output)], die_at(8, before=True), tmp_path / "errors") < 0
+    counted = json.loads(journal.read_text())["bytes"]
+    assert counted > 0
+    assert "unfinished; continue it with --resume, or remove it and output.journal" in refused("--output", str(output))
+    resumed = ["--output", str(output), "--resume"]
+    assert "was begun with other n_best; repeat the command as it was" in refused(*resumed, "--n_best", "2")
+    assert "was begun with other format;" in refused(*resumed, "--json")
+    assert "was begun with other weights;" in refused(*resumed, "--weights", "2,0,0,0")
+    text = words.read_text()
+    words.write_text("x" + text)
+    assert "was begun with another input; give the same one" in refused(*resumed)
+    words.write_text(text[:1])
+    assert "was begun with another input; give the same one" in refused(*resumed)
+    words.write_text(text)
+    kept, noted = output.read_bytes(), journal.read_text()
+    output.write_bytes(kept[:3])
+    assert "has 3 bytes, but output.journal counts" in refused(*resumed, code=1)
+    output.write_bytes(kept)
+    for damage in ("", "[]", "{}", noted.replace('"lines": ', '"lines": "x", "more": '), "[" * 100_000):
+        journal.write_text(damage)
+        assert "output.journal: damaged" in refused(*resumed, code=1)
+    journal.write_text(noted)
+    with OutputFile(output, resume=True).begin(json.loads(noted)["decided_by"]):
+        assert "another process is writing it" in refused(*resumed, code=1)
+    assert main([*command, *resumed]) == 1
+    assert not journal.exists()
+
+
+def test_a_command_that_fails_at_once_leaves_nothing_behind(trained: Path, tmp_path: Path) -> None:
+    assert main(["decode", str(trained), str(tmp_path / "none.txt"), "--output", str(tmp_path / "output")]) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_leaves_what_was_written_and_it_is_continued(
+    trained: Path, words: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, whole = tmp_path / "output", tmp_path / "whole"
+    command = ["decode", str(trained), str(words), *FAST, "--batch_size", "2", "--output"]
+    assert main([*command, str(whole)]) == 1
+    capsys.readouterr()
+    write, left = OutputFile.write, 3
+
+    def fills_up(file: OutputFile, *arguments: object) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            file.stream.close()
+            file.stream = Path("/dev/full").open("wb")  # noqa: SIM115 (the file closes it)
+        write(file, *arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OutputFile, "write", fills_up)
+        assert main([*command, str(output)]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"noisychannel: {output}: cannot be written (No space left on device); free some space or fix the directory, "
+        "then try again"
+    )
+    assert main([*command, str(output), "--resume"]) == 1
+    assert output.read_bytes() == whole.read_bytes()
+
+
+def test_a_line_must_be_read_before_it_is_done(tmp_path: Path) -> None:
+    with OutputFile(tmp_path / "x").begin({"a": "b"}) as file:
+        assert list(file.rest("abc")) == ["a", "b", "c"]
+        file.write("ab\n", 2, {"n": 1})
+        assert file.journal.lines == 2
+    with OutputFile(tmp_path / "x", resume=True).begin({"a": "b"}) as file:
+        assert file.journal.state == {"n": 1}
+        assert list(file.rest("abc")) == ["c"]
+        file.write("c\n", 1, {})
+        file.finish()
+    assert (tmp_path / "x").read_text() == "ab\nc\n"
+    with pytest.raises(BadInputError, match="exists"):
+        OutputFile(tmp_path / "x")
+    assert OutputFile(tmp_path / "x", resume=True).finished
+    assert issubclass(BadInputError, NoisyChannelError)
