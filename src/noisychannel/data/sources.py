@@ -70,9 +70,9 @@ def compare(config: DataConfig, recorded: Record, keys: Sequence[str] = SOURCE_K
     return differences
 
 
-def warnings_of(config: DataConfig, recorded: Record | None, keys: Sequence[str]) -> Iterable[str]:
-    """One line for each key whose files are not those that the run was trained on."""
-    if recorded is None:
+def warnings_of(config: DataConfig, recorded: Record, keys: Sequence[str]) -> Iterable[str]:
+    """One line for each key whose files are not those that the run was trained on; none if it has no record of them."""
+    if not recorded:
         return
     for key, file in compare(config, recorded, keys).changed.items():
         yield f"{file}: not what the run was trained on (data.{key} has changed since)"

@@ -30,7 +30,7 @@ def training_rows(
             )
     if not baselines:
         return {}
-    for warning in warnings_of(run.data_config, run.header()["data"].get("sources"), ("train", "train_outputs")):
+    for warning in warnings_of(run.data_config, run.header()["data"].get("sources", {}), ("train", "train_outputs")):
         reporter.warn(warning)
     try:
         return rows_of_groups(run, DataSource(run.data_config).rows("train"))

@@ -290,8 +290,8 @@ def _changed(run: RunDirectory, key: str, *files: str) -> BadInputError:
 
 def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> None:
     """Refuse data that has changed since the models were trained. If its bytes differ, what the models see counts."""
-    recorded = run.header()["data"].get("sources")
-    differences = compare(config.data, recorded or {})
+    recorded = run.header()["data"].get("sources", {})
+    differences = compare(config.data, recorded)
     for key, reason in differences.missing.items():
         say(f"{run.path}: data.{key} was not compared with what the models were trained on ({reason})")
     if differences.missing:

@@ -96,7 +96,7 @@ def tune_run(
     if len(terms) < len(options.terms):
         raise BadInputError("--terms: two terms have the same name; give each a name of its own")
     systems = choose_systems(run, options.systems, terms_of(run.groups()[0], terms), reporter)
-    for warning in warnings_of(run.data_config, run.header()["data"].get("sources"), ("dev", "dev_outputs")):
+    for warning in warnings_of(run.data_config, run.header()["data"].get("sources", {}), ("dev", "dev_outputs")):
         reporter.warn(warning)
     rows = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
     tuned: list[TuningResult] = []
