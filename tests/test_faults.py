@@ -184,15 +184,16 @@ def test_data_that_vanishes_is_named_and_the_training_starts_when_it_is_back(tri
 def test_starting_over_that_is_killed_leaves_the_old_run_or_a_new_one(commands: Commands, tmp_path: Path) -> None:
     trial = Trial(tmp_path, commands, groups=True)
     trial.finish()
-    for at in (10, 45, 60):
+    for at in (10, 60, 110):
         assert trial.train("--overwrite", fault="kill", at=at).status == -9
         trial.finish()
 
 
 @pytest.mark.faults
 def test_starting_over_killed_at_every_change_of_a_file(commands: Commands, tmp_path: Path) -> None:
+    """Until the new training has begun, which takes less than half of all changes."""
     trial = Trial(tmp_path, commands, groups=True)
     trial.finish()
-    for at in range(1, trial.changes):
+    for at in range(1, trial.changes // 2):
         assert trial.train("--overwrite", fault="kill", at=at).status == -9
         trial.finish()

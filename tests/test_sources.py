@@ -121,7 +121,7 @@ def test_tuning_and_baselines_warn_of_changed_data(finished: RunConfig) -> None:
 
 
 def test_a_run_of_an_earlier_version_has_nothing_to_compare_with(made: RunConfig) -> None:
-    assert list(warnings_of(made.data, None, ("train",))) == []
+    assert list(warnings_of(made.data, {}, ("train",))) == []
 
 
 def config_of(tmp_path: Path) -> DataConfig:

@@ -30,8 +30,8 @@ class DataRecord(Record):
     unpaired: Mapping[str, int] = field(default_factory=dict)
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Hashes of the encoded corpora."""
-    sources: SourceFiles | None = None
-    """The files that were read; versions before 0.3 did not record them."""
+    sources: SourceFiles = field(default_factory=dict)
+    """The files that were read; empty in runs of versions before 0.3."""
 
 
 @dataclass(frozen=True, kw_only=True)

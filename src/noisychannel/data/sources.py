@@ -82,9 +82,9 @@ def compare(config: DataConfig, recorded: SourceFiles, keys: Sequence[str] = SOU
     return differences
 
 
-def warnings_of(config: DataConfig, recorded: SourceFiles | None, keys: Sequence[str]) -> Iterable[str]:
-    """One line for each key whose files are not those that the run was trained on."""
-    if recorded is None:
+def warnings_of(config: DataConfig, recorded: SourceFiles, keys: Sequence[str]) -> Iterable[str]:
+    """One line for each key whose files are not those that the run was trained on; none if it has no record of them."""
+    if not recorded:
         return
     for key, file in compare(config, recorded, keys).changed.items():
         yield f"{file}: not what the run was trained on (data.{key} has changed since)"

@@ -127,10 +127,11 @@ def _remove_data(run: RunDirectory) -> None:
 
 
 def _remove_unfinished_files(run: RunDirectory) -> None:
-    """Remove what writes that were killed have left. The run is locked, so nobody is writing now."""
+    """Remove what killed writes have left. The run is locked, so nobody is writing now, except behind links."""
+    home = run.path.resolve()
     for file in [*run.path.glob(".*.tmp"), *run.path.glob("[!.]*/.*.tmp"), *run.path.glob("[!.]*/[!.]*/.*.tmp")]:
-        if UNFINISHED_FILE.fullmatch(file.name):
-            file.unlink(missing_ok=True)
+        if UNFINISHED_FILE.fullmatch(file.name) and file.parent.resolve().is_relative_to(home):
+            _remove(file)
 
 
 def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool, begun: bool) -> list[Job]:
@@ -186,14 +187,20 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         run.write_header(sorted(prepared), DataRecord(sources=hashes))
     jobs = _jobs(run, config, sorted(prepared))
     for job in jobs:
-        files = RunDirectory(job.run_dir)
-        if files.finished(job.role):
-            files.stopped_file(job.role).replace(files.state_file(job.role))
-        state = TrainingState.read(files.state_file(job.role)) if files.state_file(job.role).exists() else None
-        forget_after(files.metrics_file, job.role, state)
-        if state is not None and state.step:
-            say(f"{job.label}: resuming at step {state.step}")
+        _take_up(job, say)
     return jobs
+
+
+def _take_up(job: Job, say: Say) -> None:
+    """Let a model continue from its state, if it has one."""
+    files = RunDirectory(job.run_dir)
+    state_file = files.state_file(job.role)
+    if files.finished(job.role):
+        files.stopped_file(job.role).replace(state_file)
+    state = TrainingState.read(state_file) if state_file.exists() else None
+    forget_after(files.metrics_file, job.role, state)
+    if state is not None and state.step:
+        say(f"{job.label}: resuming at step {state.step}")
 
 
 def _codecs(run: RunDirectory) -> dict[str, tuple[Codec, Codec]]:
@@ -223,10 +230,11 @@ def _leaving_no_data(run: RunDirectory) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for leftover in [run.path / ".data", *run.path.glob("[!.]*/.data")]:
-            _remove(leftover)
+        for leftover in [run.data_dir, *run.path.glob("[!.]*/.data")]:
+            shutil.rmtree(leftover, ignore_errors=True)
             if leftover.parent != run.path and not any(leftover.parent.iterdir()):
-                leftover.parent.rmdir()
+                with suppress(OSError):
+                    leftover.parent.rmdir()
         raise
 
 
@@ -283,7 +291,7 @@ def _changed(run: RunDirectory, key: str, *files: str) -> BadInputError:
 def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> None:
     """Refuse data that has changed since the models were trained. If its bytes differ, what the models see counts."""
     recorded = run.header().data.sources
-    differences = compare(config.data, recorded or {})
+    differences = compare(config.data, recorded)
     for key, reason in differences.missing.items():
         say(f"{run.path}: data.{key} was not compared with what the models were trained on ({reason})")
     if differences.missing:
