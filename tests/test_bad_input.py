@@ -359,15 +359,15 @@ def test_every_command_says_what_an_interrupt_leaves(capsys, monkeypatch: pytest
     [
         (
             "decode RUN --k1 1000000",
-            "lower --k1, or one of batch_size, k2, n_best, lm_proposals, max_length, max_growth, memory, max_symbols",
+            "lower --k1, or one of --batch_size, --k2, --n_best, --lm_proposals, --max_length, --max_growth, --memory",
         ),
-        ("decode RUN", "lower one of batch_size, k1, k2,"),
+        ("decode RUN", "lower one of --batch_size, --k1, --k2,"),
         (
             "train x.yaml --direct.hidden-size=99999 --jobs 4",
             "lower --direct.hidden-size or --jobs, or one of batch_size,",
         ),
-        ("evaluate RUN x.tsv --samples 9", "lower --samples, or one of batch_size, k1, k2"),
-        ("score RUN", "lower one of batch_size, max_symbols"),
+        ("evaluate RUN x.tsv --samples 9", "lower --samples, or one of --batch_size, --k1, --k2"),
+        ("score RUN", "lower one of --batch_size, --max_symbols"),
         ("bench", "free some, or use a machine with more"),
     ],
 )

@@ -26,12 +26,14 @@ class Command(NamedTuple):
     interrupted: str = "nothing was written"
     """What is left when it is interrupted."""
     memory: tuple[str, ...] = ()
-    """The last parts of the options that decide how much memory it takes."""
+    """The options that decide how much memory it takes; for keys of many sections, their last parts."""
 
 
 RESUMES = "finished work is kept, and repeating the command resumes the rest"
 LINES_ARE_WHOLE = "every line printed so far is complete"
-SEARCH = ("batch_size", "k1", "k2", "n_best", "lm_proposals", "max_length", "max_growth", "memory")
+SEARCH = (
+    "--batch_size", "--k1", "--k2", "--n_best", "--lm_proposals", "--max_length", "--max_growth", "--memory",
+)  # fmt: skip
 
 COMMANDS = {
     "demo": Command("train, tune and evaluate on German nouns, in a few minutes", RESUMES),
@@ -52,23 +54,23 @@ COMMANDS = {
     "tune": Command(
         "choose the weights of each system on the dev data",
         "the systems tuned so far are in weights.json, and the run's default system is as it was",
-        (*SEARCH, "limit"),
+        (*SEARCH, "--limit"),
     ),
     "evaluate": Command(
         "decode a test set with every system and print one table",
-        memory=("batch_size", "k1", "k2", "samples"),
+        memory=("--batch_size", "--k1", "--k2", "--samples"),
     ),
     "decode": Command(
         "print the best outputs of inputs, with any of the systems",
         f"{LINES_ARE_WHOLE}; with --output, repeat the command with --resume",
-        (*SEARCH, "max_symbols"),
+        (*SEARCH, "--max_symbols"),
     ),
     "score": Command(
         "print log-probabilities and alignments of pairs under the models of a run",
         LINES_ARE_WHOLE,
-        ("batch_size", "max_symbols"),
+        ("--batch_size", "--max_symbols"),
     ),
-    "reproduce": Command("run the experiments of the paper, with every row of their tables", RESUMES, ("jobs",)),
+    "reproduce": Command("run the experiments of the paper, with every row of their tables", RESUMES, ("--jobs",)),
     "bench": Command("measure time and memory of the loss, training steps and decoding on this machine"),
 }
 
@@ -140,11 +142,11 @@ def _dispatch(words: list[str]) -> int:
 
 def _out_of_memory(words: Sequence[str]) -> str:
     """What to lower: first the options that were given, then the others that matter."""
-    keys = COMMANDS[words[0]].memory
-    given = {word.partition("=")[0]: word.removeprefix("--").partition("=")[0] for word in words if word[:2] == "--"}
-    named = {word: name.replace("-", "_").rpartition(".")[2] for word, name in given.items()}
-    first = [word for word, key in named.items() if key in keys]
-    others = [key for key in keys if key not in named.values()]
+    known = {option.removeprefix("--"): option for option in COMMANDS[words[0]].memory}
+    given = [word.partition("=")[0] for word in words if word.startswith("--")]
+    named = {word: word.removeprefix("--").replace("-", "_").rpartition(".")[2] for word in given}
+    first = [word for word, key in named.items() if key in known]
+    others = [option for key, option in known.items() if key not in named.values()]
     advice = [f"lower {' or '.join(first)}"] if first else []
     advice += [f"{'or' if first else 'lower'} one of {', '.join(others)}"] if others else []
     return f"out of memory; {', '.join(advice) or 'free some, or use a machine with more'}"
