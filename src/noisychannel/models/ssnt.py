@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from noisychannel import lattice
 from noisychannel.ids import BOS, EOS, PAD, after_bos, require_eos
 from noisychannel.joint import word_log_probs
 from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState
+from noisychannel.models.products import Linear, one_column
 from noisychannel.models.protocols import Side
 from noisychannel.precision import at_least_float32
 
@@ -40,7 +40,7 @@ class Emission(nn.Linear):
     """
 
     def forward(self, twice: Tensor) -> Tensor:
-        return F.linear(twice.sigmoid_(), 2 * self.weight, self.bias - self.weight.sum()).squeeze(-1)
+        return one_column(twice.sigmoid_(), 2 * self.weight, self.bias - self.weight.sum())
 
 
 class SSNT(nn.Module):
@@ -61,10 +61,10 @@ class SSNT(nn.Module):
         encoder = BidirectionalLSTM if bidirectional else ForwardLSTM
         self.encoder = encoder(input_vocab_size, embedding_size, hidden_size, num_layers, dropout)
         self.decoder = ForwardLSTM(output_vocab_size, embedding_size, hidden_size, num_layers, dropout)
-        self.input_word = nn.Linear(self.encoder.output_size, output_vocab_size, bias=False)
-        self.output_word = nn.Linear(hidden_size, output_vocab_size)
-        self.input_gate = nn.Linear(self.encoder.output_size, hidden_size, bias=False)
-        self.output_gate = nn.Linear(hidden_size, hidden_size)
+        self.input_word = Linear(self.encoder.output_size, output_vocab_size, bias=False)
+        self.output_word = Linear(hidden_size, output_vocab_size)
+        self.input_gate = Linear(self.encoder.output_size, hidden_size, bias=False)
+        self.output_gate = Linear(hidden_size, hidden_size)
         self.emit = Emission(hidden_size, 1)
 
     @property
