@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from noisychannel.decode.memory import Budget
 from noisychannel.decode.objective import Weights
+from noisychannel.decode.proposals import LOGITS_AT_ONCE
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
 from noisychannel.semirings import Log, Max, Semiring
@@ -37,6 +39,8 @@ class SearchPlan:
     weights: Weights
     settings: SearchSettings
     barred: frozenset[int]
+    budget: Budget | None = None
+    """Of memory; None for no limit."""
 
     def proposable(self, scores: Tensor) -> Tensor:
         """The direct model's scores [...,V] with -inf for the barred symbols."""
@@ -46,6 +50,11 @@ class SearchPlan:
         scores = scores.clone()
         scores[..., list(self.barred)] = -torch.inf
         return scores
+
+    @property
+    def logits_at_once(self) -> int:
+        """Elements of a block of extensions that are scored together."""
+        return LOGITS_AT_ONCE if self.budget is None else min(LOGITS_AT_ONCE, self.budget.logits_at_once)
 
     @property
     def over_direct(self) -> Semiring:

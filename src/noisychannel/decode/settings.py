@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypedDict, get_args
@@ -39,8 +40,9 @@ class SearchSettings:
         channel_alignment: The same for the channel; marginal is exact, viterbi is equation (3) of the paper.
         lm_proposals: Further proposals for each cell, by the language model. They compete for the k2 places too.
         allow_unk: Whether UNK may be proposed.
-        memory: Roughly how much memory a search may use, in GiB. Larger batches are searched in parts. The default is
-            half of the free memory on a GPU, and 4 GiB elsewhere.
+        memory: How much memory a search may use, in GiB, beside the models. Larger batches are searched in parts; an
+            input that does not fit alone is refused. The default is half of the free memory on a GPU, and 4 GiB
+            elsewhere.
     """
 
     k1: int = 20
@@ -54,6 +56,10 @@ class SearchSettings:
     memory: float | None = None
 
     def __post_init__(self) -> None:
+        for name in ("k1", "k2", "max_length", "max_growth", "lm_proposals"):
+            value, may_be_none = getattr(self, name), name.startswith("max")
+            if not (value is None and may_be_none) and (isinstance(value, bool) or not isinstance(value, int)):
+                raise ValueError(f"{name} must be a whole number, but is {value!r}")
         if not 1 <= self.k2 <= self.k1:
             raise ValueError(f"k1 and k2 must satisfy 1 <= k2 <= k1, but are {self.k1} and {self.k2}")
         if self.max_length is not None and self.max_length < 1:
@@ -65,8 +71,13 @@ class SearchSettings:
                 raise ValueError(f"{name} must be 'viterbi' or 'marginal', but is {choice!r}")
         if self.lm_proposals < 0:
             raise ValueError(f"lm_proposals must not be negative, but is {self.lm_proposals}")
-        if self.memory is not None and not self.memory > 0:
-            raise ValueError(f"memory must be positive, but is {self.memory}")
+        if not isinstance(self.allow_unk, bool):
+            raise ValueError(f"allow_unk must be true or false, but is {self.allow_unk!r}")
+        if self.memory is not None:
+            if isinstance(self.memory, bool) or not isinstance(self.memory, (int, float)):
+                raise ValueError(f"memory must be a number, but is {self.memory!r}")
+            if not 0 < self.memory < math.inf:
+                raise ValueError(f"memory must be positive and finite, but is {self.memory}")
 
     def longest_output(self, input_length: int) -> int:
         """The longest output of an input, EOS included in both lengths."""

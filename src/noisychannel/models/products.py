@@ -28,8 +28,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     rows = x.shape[:-1].numel()
     if not _padding(x) or rows >= FEWEST_ROWS:
         return F.linear(x, weight, bias)
-    x_RK = with_rows(x.reshape(rows, -1), FEWEST_ROWS)
-    return F.linear(x_RK, weight, bias)[:rows].view(*x.shape[:-1], -1)
+    x_RK = with_rows(x.reshape(rows, x.shape[-1]), FEWEST_ROWS)
+    return F.linear(x_RK, weight, bias)[:rows].view(*x.shape[:-1], len(weight))
 
 
 def one_column(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -32,6 +32,11 @@ from noisychannel.models.products import Linear, one_column
 from noisychannel.models.protocols import Side
 from noisychannel.precision import at_least_float32
 
+GATES_IN_CACHE = 1 << 22
+"""Elements of the [..., I, J, G] block behind the emission logits on a CPU, unless gradients are needed."""
+GATES_AT_ONCE = 1 << 28
+"""The same on a GPU, which bounds memory."""
+
 
 class Emission(nn.Linear):
     """m · tanh(x) + b, given 2x, which is overwritten: [..., G] -> [...].
@@ -167,9 +172,16 @@ class SSNT(nn.Module):
 
     def emit_logits(self, input_side: Side, output_side: Side) -> Tensor:
         """logit of e(i, j): Sides of [..., I, G] and [..., J, G] -> [..., I, J], in float32 or better."""
-        return at_least_float32(
-            self.emit((2 * input_side.gate)[..., :, None, :] + (2 * output_side.gate)[..., None, :, :])
-        )
+        inputs, outputs = 2 * input_side.gate, 2 * output_side.gate
+        *_, I, G = inputs.shape
+        at_once = I
+        if not torch.is_grad_enabled():
+            room = GATES_IN_CACHE if inputs.device.type == "cpu" else GATES_AT_ONCE
+            at_once = max(1, room // max(1, inputs.shape[:-2].numel() * outputs.shape[-2] * G))
+        if at_once >= I:
+            return at_least_float32(self.emit(inputs[..., :, None, :] + outputs[..., None, :, :]))
+        pieces = [self.emit(some[..., :, None, :] + outputs[..., None, :, :]) for some in inputs.split(at_once, dim=-2)]
+        return at_least_float32(torch.cat(pieces, dim=-2))
 
     def _input_side(self, states: Tensor) -> Side:
         return Side(self.input_word(states), self.input_gate(states))
