@@ -72,7 +72,7 @@ class Beam(NamedTuple):
     tokens: Tensor
     """The ids, BOS first, PAD after the end: [B,K,J]."""
     log_prob: Tensor
-    """log p of those ids: [B,K]."""
+    """log p of those ids, in float64: [B,K]."""
     length: Tensor
     """|y|, BOS not counted, EOS counted: [B,K]."""
 
@@ -268,7 +268,8 @@ def _start(B: int, n_best: int, device: torch.device) -> tuple[Beam, Beam]:
 
     def beam(places: int, log_prob: float) -> Beam:
         tokens = torch.full((B, places, 1), BOS, device=device)
-        return Beam(tokens, torch.full((B, places), log_prob, device=device), torch.zeros_like(tokens[:, :, 0]))
+        log_probs = torch.full((B, places), log_prob, dtype=torch.float64, device=device)
+        return Beam(tokens, log_probs, torch.zeros_like(tokens[:, :, 0]))
 
     return beam(1, 0.0), beam(n_best, -torch.inf)
 

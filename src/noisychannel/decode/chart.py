@@ -38,7 +38,7 @@ from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.proposals import Proposals, RankedScores, propose
 from noisychannel.decode.selection import complete, still_open, survivors
 from noisychannel.decode.sentences import Sentences
-from noisychannel.decode.sources import NextSymbols, SourceStart, next_symbols
+from noisychannel.decode.sources import NextSymbols, SourceStart, next_symbols, require_numbers
 from noisychannel.decode.table import Candidates, PrefixTable
 from noisychannel.ids import BOS
 from noisychannel.joint import log_normaliser
@@ -228,6 +228,7 @@ def _score(
         + packing.spread(following[name].increments(model, family, distinct % V).double())
         for name, model in models.sources.items()
     }
+    require_numbers(terms)
     column = channel = channel_state = None
     if models.channel is not None and table.column is not None:
         parents = table.channel_state.select(rows)

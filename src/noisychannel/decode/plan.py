@@ -11,7 +11,6 @@ from torch import Tensor
 
 from noisychannel.decode.memory import Budget
 from noisychannel.decode.objective import Weights
-from noisychannel.decode.proposals import LOGITS_AT_ONCE
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
 from noisychannel.semirings import Log, Max, Semiring
@@ -52,9 +51,9 @@ class SearchPlan:
         return scores
 
     @property
-    def logits_at_once(self) -> int:
-        """Elements of a block of extensions that are scored together."""
-        return LOGITS_AT_ONCE if self.budget is None else min(LOGITS_AT_ONCE, self.budget.logits_at_once)
+    def logits_at_once(self) -> int | None:
+        """Elements of a block of extensions that may be scored together; None for no limit."""
+        return None if self.budget is None else self.budget.logits_at_once
 
     @property
     def over_direct(self) -> Semiring:

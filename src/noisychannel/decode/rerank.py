@@ -79,7 +79,9 @@ class Reranker(Generic[T]):
                 raise ValueError(f"the scorer {name} gave {len(columns[name])} scores for {len(outputs)} outputs")
             bad = next((n for n, score in enumerate(columns[name]) if math.isnan(score)), None)
             if bad is not None:
-                raise ValueError(f"the scorer {name} gave NaN for the output {outputs[bad]!r}; a score must be a number")
+                raise ValueError(
+                    f"the scorer {name} gave NaN for the output {outputs[bad]!r}; a score must be a number"
+                )
         return [{name: float(column[n]) for name, column in columns.items()} for n in range(len(outputs))]
 
 

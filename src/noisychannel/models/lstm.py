@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from noisychannel.ids import reversed_within
+from noisychannel.models.masks import check_share
 from noisychannel.models.products import linear, run_lstm
 from noisychannel.precision import exact_recurrence
 
@@ -41,6 +42,7 @@ class ForwardLSTM(nn.Module):
 
     def __init__(self, vocab_size: int, embedding_size: int, hidden_size: int, num_layers: int, dropout: float) -> None:
         super().__init__()
+        check_share("dropout", dropout)
         self.embedding = nn.Embedding(vocab_size, embedding_size)
         self.dropout = nn.Dropout(dropout)
         self.lstm = nn.LSTM(
@@ -92,6 +94,7 @@ class BidirectionalLSTM(nn.Module):
 
     def __init__(self, vocab_size: int, embedding_size: int, hidden_size: int, num_layers: int, dropout: float) -> None:
         super().__init__()
+        check_share("dropout", dropout)
         self.embedding = nn.Embedding(vocab_size, embedding_size)
         self.dropout = nn.Dropout(dropout)
         sizes = [embedding_size] + [2 * hidden_size] * (num_layers - 1)

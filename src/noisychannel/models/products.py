@@ -50,7 +50,7 @@ def with_rows(x: Tensor, rows: int) -> Tensor:
 
 
 def run_lstm(
-    lstm: nn.LSTM, x_BTE: Tensor, state: tuple[Tensor, Tensor] | None = None
+    lstm: nn.Module, x_BTE: Tensor, state: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """The states of an LSTM (batch first) at every position, and after the last one."""
     B = len(x_BTE)
