@@ -29,6 +29,7 @@ from decoder_oracles import (
 from noisychannel import Hypothesis, NoisyChannelDecoder, Weights
 from noisychannel.decode import chart, parts
 from noisychannel.decode.reference import ReferenceDecoder
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.ids import BOS, EOS, PAD, UNK
 from noisychannel.models.ssnt import SSNT, Side
 
@@ -131,9 +132,9 @@ def test_the_two_alignments_of_the_channel_differ() -> None:
 
 
 @pytest.mark.parametrize("length", [0.0, 0.7, -0.7])
-def test_without_any_model_outputs_of_one_length_are_equal(length: float) -> None:
+def test_if_no_model_weighs_anything_outputs_of_one_length_are_equal(length: float) -> None:
     models = random_models(0)
-    weights = Weights(direct=0.0, length=length)
+    weights = Weights(direct=1e-13, length=length)
     decoder = NoisyChannelDecoder(models.direct, weights=weights, **UNBOUNDED, max_length=4)
     for n_best in (3, 50):
         found = decode_one(decoder, INPUTS[3], n_best)
@@ -143,6 +144,48 @@ def test_without_any_model_outputs_of_one_length_are_equal(length: float) -> Non
         assert len({hypothesis.tokens for hypothesis in found} & set(every)) == len(found)
         for hypothesis, term in zip(found, terms(models, INPUTS[3], [h.tokens for h in found]), strict=True):
             assert hypothesis.direct == pytest.approx(term.viterbi, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"k1": True}, "k1 must be a whole number, but is True"),
+        ({"k1": 20.0}, r"k1 must be a whole number, but is 20\.0"),
+        ({"k2": "5"}, "k2 must be a whole number, but is '5'"),
+        ({"max_length": 3.5}, r"max_length must be a whole number, but is 3\.5"),
+        ({"lm_proposals": None}, "lm_proposals must be a whole number, but is None"),
+        ({"allow_unk": "no"}, "allow_unk must be true or false, but is 'no'"),
+        ({"memory": math.nan}, "memory must be positive and finite, but is nan"),
+        ({"memory": math.inf}, "memory must be positive and finite, but is inf"),
+        ({"memory": "4"}, "memory must be a number, but is '4'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SearchSettings(**keywords)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"direct": math.nan}, "the weight direct must be a finite number, but is nan"),
+        ({"lm": "1"}, "the weight lm must be a finite number, but is '1'"),
+        ({"channel": True}, "the weight channel must be a finite number, but is True"),
+        ({"lm": 1e308}, r"the weight lm must be between -1e\+30 and 1e\+30, but is 1e\+308"),
+        ({"direct": 0.0}, "all weights of models are zero: nothing to maximise"),
+        ({"direct": 0.0, "length": 1.0}, "all weights of models are zero; only the length has a weight"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(weights: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Weights(**weights)
+
+
+@pytest.mark.parametrize("n_best", [0, -1, True, 2.0])
+def test_a_number_of_outputs_that_makes_no_sense_is_refused(n_best: Any) -> None:
+    decoder = NoisyChannelDecoder(random_models(0).direct)
+    with pytest.raises(ValueError, match="n_best must be"):
+        decoder.decode(INPUTS, n_best)
 
 
 # --- 2. the scores of what is returned are exact ---------------------------------------------------------------------
@@ -330,12 +373,14 @@ def test_a_batch_that_does_not_fit_is_searched_in_parts(monkeypatch: pytest.Monk
     monkeypatch.setattr(parts, "search", search)
     models = random_models(301, 8)
     found = []
-    for memory_gib in (None, 1e-9, 3e-5):
-        decoder = NoisyChannelDecoder(**models.for_weights(ALL), weights=ALL, k1=4, k2=2, memory_gib=memory_gib)
+    setting = {**models.for_weights(ALL), "weights": ALL, "k1": 4, "k2": 2}
+    one = max(NoisyChannelDecoder(**setting)._budget(3).needed(len(x)) for x in INPUTS) * 5 / 4 / 2**30
+    for memory_gib in (None, 1.001 * one, 3 * one):
+        decoder = NoisyChannelDecoder(**setting, memory_gib=memory_gib)
         found.append(decoder.decode(INPUTS, n_best=3))
         same_batch(found[-1], found[0])
-    assert sizes[: 1 + len(INPUTS)] == [len(INPUTS)] + [1] * len(INPUTS)
-    assert 1 < len(sizes[1 + len(INPUTS) :]) < len(INPUTS)
+    assert sizes[0] == 7
+    assert sizes[1:] == [2, 1, 1, 1, 1, 1, 3, 3, 1]
     with pytest.raises(ValueError, match=r"memory: must be greater than 0, but is 0\.0"):
         NoisyChannelDecoder(models.direct, memory_gib=0.0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from interpreter import DEVICE, MARKS, interpreted, portable_is_portable  # noqa: F401 (used by every test)
+from noisychannel.models.lm import LanguageModel
 from noisychannel.models.masks import Masks, keys
 
 with interpreted():
@@ -108,6 +110,14 @@ for dtype in ("*fp32", "*bf16"):
 """
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, env=environment)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 1.5, math.nan, True])
+def test_a_share_outside_zero_to_one_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match=f"share must be at least 0 and less than 1, but is {share}"):
+        Masks(1).drop(torch.ones(2, 2), share)
+    with pytest.raises(ValueError, match=f"dropout must be at least 0 and less than 1, but is {share}"):
+        LanguageModel(5, 3, dropout=share)
 
 
 def test_keys_are_those_of_splitmix() -> None:

@@ -199,8 +199,8 @@ def test_each_prefix_goes_through_the_language_model_when_it_proposes_and_once(m
         run += len(symbols_N)
         return whole(symbols_N, *args)
 
-    monkeypatch.setattr(models.lm, "step", step)
     decoder = online_decoder(**models.for_weights(ALL), weights=ALL, k1=6, k2=6, max_length=6)
+    monkeypatch.setattr(models.lm, "step", step)
     for symbol in [4, 6, 5, 3]:
         decoder.read(symbol)
     assert run == sum(int(table.sources_run.sum()) for table in decoder._tables)

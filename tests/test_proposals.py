@@ -63,8 +63,9 @@ def solve(problem: Problem) -> Proposals:
 
 
 def assert_exact(found: Proposals, problem: Problem) -> None:
-    B, _, I = problem.reach_BPI.shape
-    assert found.score.shape == found.prefix.shape == found.symbol.shape == (B, I, problem.k1)
+    B, P, I = problem.reach_BPI.shape
+    places = min(problem.k1, P * problem.input_scores_BIV.shape[2])
+    assert found.score.shape == found.prefix.shape == found.symbol.shape == (B, I, places)
     expected = everything_sorted(problem)
     for b in range(B):
         for i in range(I):
@@ -73,7 +74,7 @@ def assert_exact(found: Proposals, problem: Problem) -> None:
             for (score, prefix, symbol), (best, u, w) in zip(list(got)[:n], expected[b][i], strict=True):
                 assert (prefix, symbol) == (u, w)
                 assert score == pytest.approx(best, abs=1e-9)
-            assert found.score[b, i, n:].tolist() == [-torch.inf] * (problem.k1 - n)
+            assert found.score[b, i, n:].tolist() == [-torch.inf] * (places - n)
 
 
 class SymbolsRanked(TorchDispatchMode):

@@ -10,7 +10,7 @@ import torch
 
 from decoder_oracles import Models, Terms, every_output, random_models, terms
 from noisychannel import NoisyChannelDecoder, Weights
-from noisychannel.decode import scorers
+from noisychannel.decode import memory
 from noisychannel.decode.beam_decoder import BeamDecoder
 from noisychannel.decode.rerank import Reranker, weighted_sum
 from noisychannel.decode.scorers import (
@@ -112,7 +112,7 @@ def test_the_sum_is_that_of_the_search() -> None:
 
 @pytest.fixture(params=[3, 128])
 def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scorers, "PAIRS_AT_ONCE", request.param)
+    monkeypatch.setattr(memory, "PAIRS_AT_ONCE", request.param)
 
 
 def asked(models: Models) -> tuple[list[list[int]], list[tuple[int, ...]], list[Terms]]:

@@ -428,6 +428,29 @@ def test_nan_in_a_term_is_one_clear_line() -> None:
         NoisyChannelDecoder(random_models(1).direct, weights=Weights(1.0, extra={"news": 1.0}), extra={"news": lm})
 
 
+def test_nan_from_a_term_is_one_clear_line() -> None:
+    models, weights = random_models(1), Weights(1.0, extra={"own": 1.0})
+
+    def scorer(inputs: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], /) -> list[float]:
+        return [math.nan] * len(outputs)
+
+    with pytest.raises(ValueError, match="the scorer own gave NaN for the output"):
+        NoisyChannelDecoder(models.direct, weights=weights, extra={"own": scorer}).decode(INPUTS)
+    listed_words = WordList(listed(WORDS, 6))
+    listed_words.score = lambda state, symbols_N: symbols_N * math.nan  # type: ignore[method-assign]
+    decoder = NoisyChannelDecoder(models.direct, weights=weights, extra={"own": listed_words})
+    with pytest.raises(ValueError, match="the term own gave NaN for a symbol"):
+        decoder.decode(INPUTS)
+    with pytest.raises(ValueError, match="the term own gave NaN for a symbol"):
+        OnlineDecoder(decoder).read(4)
+
+
+def test_a_term_of_another_vocabulary_is_refused() -> None:
+    weights = Weights(1.0, extra={"news": 1.0})
+    with pytest.raises(ValueError, match="the term news has 5 output symbols, but the direct model has 6"):
+        NoisyChannelDecoder(random_models(1).direct, weights=weights, extra={"news": second_lm(0, V=5)})
+
+
 def test_models_are_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from noisychannel.decode import base
 

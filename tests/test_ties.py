@@ -42,12 +42,8 @@ def whole_numbers(rng: random.Random, V: int) -> Models:
 
 def settings(seed: int) -> tuple[list[int], dict[str, Any]]:
     rng = random.Random(seed)
-    weights = Weights(
-        direct=rng.choice([0.0, 0.5, 1.0]),
-        channel=rng.choice([0.0, 0.0, 0.5]),
-        lm=rng.choice([0.0, 1.0]),
-        length=rng.choice([-16.0, 0.0, 64.0]),
-    )
+    direct, channel, lm = rng.choice([0.0, 0.5, 1.0]), rng.choice([0.0, 0.0, 0.5]), rng.choice([0.0, 1.0])
+    weights = Weights(direct if channel or lm else 0.5, channel, lm, length=rng.choice([-16.0, 0.0, 64.0]))
     k1 = rng.choice([1, 2, 3, 5, 9, 40])
     models = whole_numbers(rng, rng.choice([6, 7, 9]))
     return random_input(rng), {

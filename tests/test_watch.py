@@ -170,7 +170,7 @@ def test_batches_parts_and_halves_are_watched_alike(monkeypatch: pytest.MonkeyPa
 
     found, steps = watched(decoder, xs, 2, contexts=contexts)
     assert seen(steps) == expected
-    small = NoisyChannelDecoder(**setting, lm_proposals=2, memory_gib=1e-9)
+    small = NoisyChannelDecoder(**setting, lm_proposals=2, memory_gib=1e-4)
     assert seen(watched(small, xs, 2, contexts=contexts)[1]) == expected
 
     whole, most = parts.search, 2

@@ -31,12 +31,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from noisychannel import kernels
 from noisychannel.precision import at_least_float32, exact_products
 
 RECOMPUTED_AT_ONCE = 1 << 22
 """Floats in one block of recomputed entries: bounds the memory if all entries are recomputed."""
+
+FEWEST_ROWS = 16
+"""Rows of each side, at least, in a product whose rounding does not depend on the batch."""
+SYMBOLS_AT_ONCE = 512
+"""Symbols that such a product sums over at a time."""
 
 
 def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor) -> Tensor:
@@ -49,8 +55,11 @@ def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor)
 
         if fused.fits(input_scores, output_scores) and targets.dtype == torch.int64:
             return fused.word_log_probs(input_scores, output_scores, targets)
-    result: Tensor = _WordLogProbs.apply(input_scores, output_scores, targets)  # type: ignore[no-untyped-call]
-    return result
+    if torch.is_grad_enabled():
+        result: Tensor = _WordLogProbs.apply(input_scores, output_scores, targets)  # type: ignore[no-untyped-call]
+        return result
+    normaliser = _normalise(Scaled.of(input_scores), Scaled.of(output_scores), steady=True)
+    return _of_targets(input_scores, output_scores, targets, normaliser.log)
 
 
 @torch.no_grad()
@@ -67,7 +76,7 @@ def log_normaliser(input_scores: Tensor | Scaled, output_scores: Tensor | Scaled
         if fused.fits(*scores):
             return fused.log_normaliser(*scores)
     a, c = (x if isinstance(x, Scaled) else Scaled.of(x) for x in (input_scores, output_scores))
-    return _normalise(a, c).log
+    return _normalise(a, c, steady=True).log
 
 
 class Scaled(NamedTuple):
@@ -91,10 +100,8 @@ class _WordLogProbs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input_scores: Tensor, output_scores: Tensor, targets: Tensor) -> Tensor:
         normaliser = _normalise(Scaled.of(input_scores), Scaled.of(output_scores))
-        target_input = input_scores.gather(2, targets[:, None, :].expand(-1, input_scores.shape[1], -1))
-        target_output = output_scores.gather(2, targets[:, :, None]).mT
         ctx.save_for_backward(input_scores, output_scores, targets, normaliser.product, normaliser.lost_N3)
-        return target_input.to(normaliser.log.dtype) + target_output - normaliser.log
+        return _of_targets(input_scores, output_scores, targets, normaliser.log)
 
     @staticmethod
     @once_differentiable
@@ -126,15 +133,40 @@ class _Normaliser(NamedTuple):
     """The entries (b, i, j) that were recomputed."""
 
 
-def _normalise(a: Scaled, c: Scaled) -> _Normaliser:
+def _of_targets(input_scores: Tensor, output_scores: Tensor, targets: Tensor, log_Z: Tensor) -> Tensor:
+    """a_i[v_j] + c_j[v_j] - log Z(i,j): [B,I,J]."""
+    target_input = input_scores.gather(2, targets[:, None, :].expand(-1, input_scores.shape[1], -1))
+    target_output = output_scores.gather(2, targets[:, :, None]).mT
+    return target_input.to(log_Z.dtype) + target_output - log_Z
+
+
+def _normalise(a: Scaled, c: Scaled, steady: bool = False) -> _Normaliser:
+    """``steady``: with a rounding of each entry that does not depend on I and J."""
     with exact_products(a.exp.device):
-        product_BIJ = a.exp @ c.exp.mT
+        product_BIJ = _steady_product(a.exp, c.exp) if steady else a.exp @ c.exp.mT
     lost_BIJ = product_BIJ < _threshold(product_BIJ.dtype, a.exp.shape[2])
     log_BIJ = product_BIJ.masked_fill(lost_BIJ, 1.0).log_() + a.max + c.max.mT
     lost_N3 = lost_BIJ.nonzero()
     for (b, i, j), logits_NV in _long_way(lost_N3, a, c):
         log_BIJ[b, i, j] = logits_NV.logsumexp(1)
     return _Normaliser(log_BIJ, product_BIJ, lost_N3)
+
+
+def _steady_product(a_BIV: Tensor, c_BJV: Tensor) -> Tensor:
+    """Σ_w a_i[w]·c_j[w]: [B,I,J]. On a CPU the rounding of an entry does not depend on I and J.
+
+    In a search both depend on the batch. The library sums in another order if there are fewer than 16 rows, or if V is
+    large; so small sides are padded, and V is divided.
+    """
+    if a_BIV.device.type != "cpu":
+        return a_BIV @ c_BJV.mT
+    I, J = a_BIV.shape[1], c_BJV.shape[1]
+    a_BIV, c_BJV = (F.pad(x, (0, 0, 0, max(0, FEWEST_ROWS - x.shape[1]))) for x in (a_BIV, c_BJV))
+    product_BIJ = a_BIV[..., :SYMBOLS_AT_ONCE] @ c_BJV[..., :SYMBOLS_AT_ONCE].mT
+    for start in range(SYMBOLS_AT_ONCE, a_BIV.shape[2], SYMBOLS_AT_ONCE):
+        some = slice(start, start + SYMBOLS_AT_ONCE)
+        product_BIJ.baddbmm_(a_BIV[..., some], c_BJV[..., some].mT)
+    return product_BIJ[:, :I, :J]
 
 
 def _threshold(dtype: torch.dtype, vocab_size: int) -> float:

@@ -67,7 +67,8 @@ def viterbi(
     flow = _flow(Max(), word_logp, emit_logit, input_lengths, output_lengths)
     emitting, shifting = _log_weights(word_logp, emit_logit, input_lengths, output_lengths)
     chosen = torch.where(flow.emit > 0, emitting, 0.0) + torch.where(flow.shift > 0, shifting, 0.0)
-    return chosen.sum((1, 2)), _positions(flow.emit)
+    # In float64: the order of a sum over padding depends on the batch.
+    return chosen.sum((1, 2), dtype=torch.float64).to(chosen.dtype), _positions(flow.emit)
 
 
 def posteriors(word_logp: Tensor, emit_logit: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from noisychannel.data.codec import Codec
 from noisychannel.decode.beam_decoder import BeamDecoder
 from noisychannel.decode.decoder import NoisyChannelDecoder
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.memory import Refuse
 from noisychannel.decode.objective import TERMS, Weights
 from noisychannel.decode.online import OnlineDecoder
 from noisychannel.decode.settings import SearchSettings
@@ -137,8 +138,15 @@ class NoisyChannel:
         batch_size: int = 32,
         progress: Advance = no_progress,
         align: bool = True,
+        refuse: Refuse | None = None,
     ) -> list[list[Output]]:
-        """The best outputs of each of many texts; those of similar length are decoded together."""
+        """The best outputs of each of many texts; those of similar length are decoded together.
+
+        ``refuse`` is called with the place of a text that needs more memory than the settings allow, and the reason;
+        that text has no outputs. If it is not given, such a text raises ``SearchTooLargeError``.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, but is {batch_size}")
         tags = _tags(texts, features)
         inputs = [self.input_codec.encode(text, tag) for text, tag in zip(texts, tags, strict=True)]
         contexts = [self.context(tag) for tag in tags]
@@ -146,7 +154,8 @@ class NoisyChannel:
         order = sorted(range(len(texts)), key=lambda n: (len(contexts[n]), len(inputs[n])))
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
-            best = self.decoder.decode([inputs[n] for n in rows], n_best, [contexts[n] for n in rows], align)
+            some, before = [inputs[n] for n in rows], [contexts[n] for n in rows]
+            best = self.decoder.decode(some, n_best, before, align, refuse=_of_rows(refuse, rows))
             for n, hypotheses in zip(rows, best, strict=True):
                 decoded[n] = [Output(self.output_codec.decode(h.tokens), h) for h in hypotheses]
             progress(len(rows))
@@ -210,6 +219,11 @@ class NoisyChannel:
     def output_symbols(self, hypothesis: Hypothesis) -> list[str]:
         """The symbols of an output, without EOS."""
         return [self.output_codec.names[i] for i in hypothesis.tokens]
+
+
+def _of_rows(refuse: Refuse | None, rows: Sequence[int]) -> Refuse | None:
+    """Called with a place among ``rows`` instead of one among all texts."""
+    return None if refuse is None else lambda place, reason: refuse(rows[place], reason)
 
 
 def first_proposer(roles: Iterable[str]) -> str:

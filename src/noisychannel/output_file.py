@@ -20,12 +20,13 @@ from typing import IO, Any, Self, TypeVar
 
 from noisychannel.atomic import cannot_write, write_text
 from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.schemas import ClosedRecord, T, parse_record, read_record
 
 Item = TypeVar("Item", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Journal:
+class Journal(ClosedRecord):
     """How far an unfinished file is."""
 
     decided_by: Mapping[str, str]
@@ -39,21 +40,9 @@ class Journal:
     state: Mapping[str, Any] = field(default_factory=dict)
     """What the writer wants to remember."""
 
-    @staticmethod
-    def read(file: Path) -> Journal:
-        try:
-            journal = Journal(**json.loads(file.read_text(encoding="utf-8")))
-            kinds = {"decided_by": dict, "lines": int, "bytes": int, "input": str, "state": dict}
-            for name, kind in kinds.items():
-                if not isinstance(getattr(journal, name), kind):
-                    raise ValueError(f"{name} is of the wrong type")
-        except (ValueError, TypeError, RecursionError) as error:
-            raise NoisyChannelError(
-                f"{file}: damaged ({error}); remove it and {file.name.removesuffix('.journal')}, then start again"
-            ) from error
-        except OSError as error:
-            raise NoisyChannelError(f"{file}: cannot be read ({error.strerror})") from error
-        return journal
+    def __post_init__(self) -> None:
+        if min(self.lines, self.bytes) < 0:
+            raise ValueError(f"{self.lines} lines and {self.bytes} bytes")
 
 
 class OutputFile:
@@ -69,6 +58,8 @@ class OutputFile:
         self.regular = file.is_file() or not file.exists()
         self.file = Path(os.path.realpath(file)) if self.regular else file
         self.journal_file = self.file.with_name(f"{self.file.name}.journal")
+        self.again = f"remove it and {self.file.name}, then start again"
+        """How to mend a damaged journal."""
         unfinished = self.journal_file.exists()
         if resume and not self.regular:
             raise BadInputError(f"--resume: {file} is not a regular file, so it cannot be continued; leave it out")
@@ -86,7 +77,7 @@ class OutputFile:
         """Write, or continue, with these things that decide the results; other ones than before are refused."""
         self.journal = Journal(decided_by)
         if self.journal_file.exists():
-            self.journal = Journal.read(self.journal_file)
+            self.journal = read_record(self.journal_file, Journal, self.again)
             before = self.journal.decided_by
             names = [name for name in {**before, **decided_by} if before.get(name) != decided_by.get(name)]
             if names:
@@ -119,6 +110,10 @@ class OutputFile:
         if kind is not None and self.regular and not self.journal.lines:  # nothing was done: leave nothing behind
             self.file.unlink(missing_ok=True)
             self.journal_file.unlink(missing_ok=True)
+
+    def state(self, kind: type[T]) -> T:
+        """What the writer wanted to remember, as a record; one with its defaults if nothing is done yet."""
+        return parse_record(json.dumps(self.journal.state), kind, self.journal_file, self.again)
 
     def rest(self, lines: Iterable[Item]) -> Iterator[Item]:
         """The lines of the input that are not done yet; those that are done must be the same as before."""

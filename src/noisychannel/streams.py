@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from noisychannel.output_file import OutputFile
 from noisychannel.outputs import Output
 from noisychannel.remarks import Remarks
 from noisychannel.reporting import Advance
+from noisychannel.schemas import Record
 
 MAX_SYMBOLS = 1000
 """Longer inputs are not decoded unless the caller allows it."""
@@ -101,6 +102,16 @@ class Chunk(NamedTuple):
     """Lines of the input that they come from; reranking makes one of several."""
 
 
+@dataclass(frozen=True)
+class DecodingState(Record):
+    """What the journal of an output file remembers, so that a resumed decoding ends with the same exit code and
+    remarks."""
+
+    failed: int = 0
+    """Lines that could not be decoded."""
+    remarks: Remarks = field(default_factory=Remarks)
+
+
 class LineDecoder:
     """Decodes the lines of a stream. A line that cannot be decoded is reported and has no outputs."""
 
@@ -149,11 +160,11 @@ class LineDecoder:
         self, file: OutputFile, chunks: Iterable[Chunk], show: Callable[[DecodedLine], str], progress: Advance
     ) -> None:
         """Write every line, as ``show`` gives it, and finish the file. ``chunks`` are of the ``rest`` of its input."""
-        if state := file.journal.state:
-            self.failed, self.remarks = state["failed"], Remarks.resumed(state["remarks"])
+        so_far = file.state(DecodingState)
+        self.failed, self.remarks = so_far.failed, so_far.remarks
         for chunk in chunks:
             shown = "".join(f"{show(line)}\n" for line in chunk.lines)
-            file.write(shown, chunk.read, {"failed": self.failed, "remarks": self.remarks.record()})
+            file.write(shown, chunk.read, asdict(DecodingState(self.failed, self.remarks)))
             progress(len(chunk.lines))
         file.finish()
 
@@ -214,10 +225,19 @@ class LineDecoder:
         decoded = [DecodedLine(line.text if isinstance(line, Line) else None) for line in chunk]
         parsed = {n: item for n, line in enumerate(chunk) if (item := self._parse(line)) is not None}
         texts, features = [item[0] for item in parsed.values()], [item[1] for item in parsed.values()]
-        n_best = model.batch(texts, self.options.n_best, features, self.options.batch_size, align=self.align)
-        for (n, item), outputs in zip(parsed.items(), n_best, strict=True):
-            line, unknown = chunk[n], model.input_codec.unknown(*item)
-            assert isinstance(line, Line)
+        lines = [line for n, line in enumerate(chunk) if n in parsed and isinstance(line, Line)]
+        n_best = model.batch(
+            texts,
+            self.options.n_best,
+            features,
+            self.options.batch_size,
+            align=self.align,
+            refuse=lambda place, reason: self._refuse(f"{lines[place].where}: {reason}"),
+        )
+        for (n, item), line, outputs in zip(parsed.items(), lines, n_best, strict=True):
+            if not outputs:
+                continue
+            unknown = model.input_codec.unknown(*item)
             self.remarks.add(line.where, unknown, outputs[0].hypothesis.complete)
             decoded[n] = DecodedLine(line.text, outputs, unknown, model.input_symbols(*item))
         return decoded

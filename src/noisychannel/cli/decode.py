@@ -31,9 +31,9 @@ USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME] [--weights 
 Print the best output of each line of the files (or of standard input), in order. If the run was trained with features,
 a line is the input, a tab, and the features. The weights are those tuned for the run's default system (noisychannel
 tune), those of --system NAME, or --weights direct,channel,lm,length. With both, NAME still decides which model proposes
-and how it searches. A line that cannot be decoded gives an empty line and a
-message with its number; the others are decoded. A last line on standard error says how many outputs are incomplete (no
-output reached its end) and which symbols and features were unknown.
+and how it searches. A line that cannot be decoded gives an empty line and a message with its number; the others are
+decoded. A last line on standard error says how many outputs are incomplete (no output reached its end) and which
+symbols and features were unknown.
 
 --json           a line of JSON for each input: its symbols (features first: alignments count them), what of it is
                  unknown, and hypotheses with all terms of the objective and alignments; direct_is and channel_is say

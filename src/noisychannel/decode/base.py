@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from noisychannel.decode.hypothesis import CompleteHypotheses, Hypothesis
+from noisychannel.decode.memory import Refuse
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.rerank import Reranker, weighted_sum
 from noisychannel.decode.scorers import best_alignments, model_scorers
-from noisychannel.decode.sentences import check_inputs
+from noisychannel.decode.sentences import check_inputs, check_n_best
 from noisychannel.decode.settings import SearchKeywords, SearchSettings
 from noisychannel.decode.terms import AnyScorer, FurtherTerm, Ids
 from noisychannel.decode.watch import Watch
@@ -101,6 +102,7 @@ class BaseDecoder(ABC):
         contexts: Sequence[Ids] | None = None,
         align: bool = True,
         watch: Watch | None = None,
+        refuse: Refuse | None = None,
     ) -> list[list[Hypothesis]]:
         """The best outputs of each input (ids that end in EOS), decoded as one batch."""
 
@@ -167,10 +169,10 @@ class BaseDecoder(ABC):
         alignments: Sequence[tuple[int, ...] | None] = [None] * len(outputs)
         channel_alignments = alignments
         if hasattr(self._direct, "viterbi"):
-            alignments = best_alignments(self._direct, whole.inputs, outputs)
+            alignments = best_alignments(self._direct, whole.inputs, outputs, self.settings)
         if self._channel is not None and self.weights.channel:
             read = [(*context, *ids) for context, ids in zip(whole.contexts, outputs, strict=True)]
-            channel_alignments = best_alignments(self._channel, read, whole.inputs)
+            channel_alignments = best_alignments(self._channel, read, whole.inputs, self.settings)
         rows = zip(whole.hypotheses, alignments, channel_alignments, strict=True)
         return whole.put_back(found, (replace(h, alignment=z, channel_alignment=c) for h, z, c in rows))
 
@@ -183,8 +185,7 @@ class BaseDecoder(ABC):
 
 def checked(inputs: Sequence[Ids], contexts: Sequence[Ids] | None, n_best: int = 1) -> Sequence[Ids]:
     """Refuse bad arguments; the contexts, empty ones if none are given."""
-    if n_best < 1:
-        raise ValueError(f"n_best must be at least 1, but is {n_best}")
+    check_n_best(n_best)
     check_inputs(inputs)
     if contexts is None:
         return [()] * len(inputs)

@@ -17,14 +17,24 @@ included), V symbols, N = B·K hypotheses stepped together.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple, Protocol, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from noisychannel.decode.hypothesis import Hypothesis
-from noisychannel.decode.sentences import check_inputs, padded
+from noisychannel.decode.memory import (
+    DOUBLE,
+    Refuse,
+    SearchTooLargeError,
+    answers_bytes,
+    nbytes,
+    parts,
+    room_of,
+)
+from noisychannel.decode.sentences import check_inputs, check_n_best, padded
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.ids import BOS, EOS, PAD, UNK
 
@@ -62,7 +72,7 @@ class Beam(NamedTuple):
     tokens: Tensor
     """The ids, BOS first, PAD after the end: [B,K,J]."""
     log_prob: Tensor
-    """log p of those ids: [B,K]."""
+    """log p of those ids, in float64: [B,K]."""
     length: Tensor
     """|y|, BOS not counted, EOS counted: [B,K]."""
 
@@ -103,6 +113,7 @@ def beam_search(
     n_best: int = 1,
     length_weight: float = 0.0,
     barred: Collection[int] = (),
+    refuse: Refuse | None = None,
 ) -> list[list[Hypothesis]]:
     """The ``n_best`` outputs found for each input (ids that end in EOS), best first; fewer if fewer ended.
 
@@ -114,12 +125,39 @@ def beam_search(
         n_best: How many outputs of each input.
         length_weight: w in log p(y | x) + w·|y|.
         barred: Symbols that are never proposed, beside PAD, BOS and UNK (such as features).
+        refuse: Called for an input that needs more memory than the settings allow; it then has no hypotheses. If not
+            given, such an input raises ``SearchTooLargeError``.
     """
-    if n_best < 1:
-        raise ValueError(f"n_best must be at least 1, but is {n_best}")
+    check_n_best(n_best)
     check_inputs(inputs)
     if not inputs:
         return []
+    device = next(model.parameters()).device
+    memory = BeamMemory.of(model, settings, n_best, device)
+    found: list[list[Hypothesis]] = []
+    for part in parts([memory.needed(len(ids)) for ids in inputs], memory.room):
+        longest = max(map(len, inputs[part]))
+        try:
+            memory.require(longest)
+        except SearchTooLargeError as error:
+            if refuse is None:
+                raise
+            refuse(part.start, error)
+            found.append([])
+            continue
+        found += _search_part(model, inputs[part], settings, memory.kept(longest), length_weight, barred)
+    return found
+
+
+def _search_part(
+    model: StepModel[StateT],
+    inputs: Sequence[Sequence[int]],
+    settings: SearchSettings,
+    n_best: int,
+    length_weight: float,
+    barred: Collection[int],
+) -> list[list[Hypothesis]]:
+    """``beam_search`` of inputs that fit into memory together."""
     device = next(model.parameters()).device
     limit_B = torch.tensor([settings.longest_output(len(ids)) for ids in inputs], device=device)
     never = {PAD, BOS, *barred} | (set() if settings.allow_unk else {UNK})
@@ -152,6 +190,59 @@ def beam_search(
     return found
 
 
+@dataclass(frozen=True)
+class BeamMemory:
+    """What the beam search of one input needs, in bytes."""
+
+    settings: SearchSettings
+    n_best: int
+    symbols: int
+    """V."""
+    state: int
+    """A hypothesis's state, without what it has for each position of the input."""
+    position: int
+    """That, for one position."""
+    room: int
+
+    @staticmethod
+    @torch.no_grad()
+    def of(model: StepModel[Any], settings: SearchSettings, n_best: int, device: torch.device) -> BeamMemory:
+        """Found by the first step of two short inputs."""
+        sizes = []
+        for ids in ([EOS], [UNK, EOS]):
+            ids_BI, lengths = padded([ids], device)
+            scores_NV, state = model.step(torch.full((1,), BOS, device=device), model.start(ids_BI, lengths.to(device)))
+            sizes.append(nbytes(state) + nbytes(scores_NV))
+        position = sizes[1] - sizes[0]
+        room = room_of(settings, device)
+        return BeamMemory(settings, n_best, scores_NV.shape[1], sizes[0] - position, position, room)
+
+    def kept(self, inputs: int) -> int:
+        """How many answers to keep: a step completes at most one of each live hypothesis."""
+        return min(self.n_best, self.settings.k2 * self.settings.longest_output(inputs))
+
+    def needed(self, inputs: int) -> int:
+        longest = self.settings.longest_output(inputs)
+        answers = self.kept(inputs) * (4 * DOUBLE * longest) + answers_bytes(self.kept(inputs), longest)
+        return self.settings.k2 * self._hypothesis(inputs) + answers
+
+    def require(self, inputs: int) -> None:
+        """Refuse an input that does not fit."""
+        if (needed := self.needed(inputs)) > self.room:
+            what = f"an input of {inputs - 1} symbols with k2 {self.settings.k2}, n_best {self.n_best}"
+            fits = self.room // 2 // self._hypothesis(inputs)
+            remedy = f"the largest k2 that fits is {fits}" if fits else ""
+            if fits >= self.settings.k2:
+                most = self.room // 2 // (answers_bytes(1, self.settings.longest_output(inputs)) + 4 * DOUBLE)
+                remedy = f"the largest n_best that fits is {most}"
+            raise SearchTooLargeError(what, needed, self.room, remedy)
+
+    def _hypothesis(self, inputs: int) -> int:
+        """Its state before and after a step, its extensions, and the ids of two candidates."""
+        longest = self.settings.longest_output(inputs)
+        return 4 * (self.state + self.position * inputs) + 24 * self.symbols + 8 * DOUBLE * longest
+
+
 def extend(live: Beam, answers: Beam, next_BKV: Tensor, beam_size: int, length_weight: float) -> BeamStep:
     """One step of the search, given log p(next symbol) of every live hypothesis."""
     K, V = next_BKV.shape[1:]
@@ -177,7 +268,8 @@ def _start(B: int, n_best: int, device: torch.device) -> tuple[Beam, Beam]:
 
     def beam(places: int, log_prob: float) -> Beam:
         tokens = torch.full((B, places, 1), BOS, device=device)
-        return Beam(tokens, torch.full((B, places), log_prob, device=device), torch.zeros_like(tokens[:, :, 0]))
+        log_probs = torch.full((B, places), log_prob, dtype=torch.float64, device=device)
+        return Beam(tokens, log_probs, torch.zeros_like(tokens[:, :, 0]))
 
     return beam(1, 0.0), beam(n_best, -torch.inf)
 

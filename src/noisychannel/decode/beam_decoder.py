@@ -13,6 +13,7 @@ from dataclasses import replace
 from noisychannel.decode.base import BaseDecoder, checked
 from noisychannel.decode.beam import beam_search
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.memory import Refuse
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.terms import Ids
@@ -46,11 +47,12 @@ class BeamDecoder(BaseDecoder):
         contexts: Sequence[Ids] | None = None,
         align: bool = True,
         watch: Watch | None = None,
+        refuse: Refuse | None = None,
     ) -> list[list[Hypothesis]]:
         """The best outputs of each input (ids that end in EOS), decoded as one batch.
 
         ``contexts`` are symbols before each output (features), for the channel and for source models. ``align`` asks
-        for alignments, which only the channel has.
+        for alignments, which only the channel has. ``refuse`` is called for an input that needs too much memory.
         """
         if watch is not None:
             raise ValueError("watch: a beam search has no chart to watch; decode with a direct model")
@@ -58,7 +60,7 @@ class BeamDecoder(BaseDecoder):
         alone = weights.direct > 0 and not self.final
         kept = n_best if alone else max(n_best, self.settings.k2)
         length_weight = weights.length / weights.direct if alone else 0.0
-        proposed = beam_search(self._direct, inputs, self.settings, kept, length_weight, self.barred)
+        proposed = beam_search(self._direct, inputs, self.settings, kept, length_weight, self.barred, refuse)
         ranked = [[self._scored(hypothesis) for hypothesis in best] for best in proposed]
         if not alone:
             ranked = [sorted(best, key=lambda hypothesis: -hypothesis.score) for best in ranked]

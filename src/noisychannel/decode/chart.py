@@ -32,12 +32,13 @@ from torch import Tensor
 from noisychannel.decode.answers import Answers
 from noisychannel.decode.columns import ChannelColumn, Transitions
 from noisychannel.decode.lattices import emissions, read_one_more
+from noisychannel.decode.memory import Width
 from noisychannel.decode.packing import Packing, slot_rows
 from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.proposals import Proposals, RankedScores, propose
 from noisychannel.decode.selection import complete, still_open, survivors
 from noisychannel.decode.sentences import Sentences
-from noisychannel.decode.sources import NextSymbols, SourceStart, next_symbols
+from noisychannel.decode.sources import NextSymbols, SourceStart, next_symbols, require_numbers
 from noisychannel.decode.table import Candidates, PrefixTable
 from noisychannel.ids import BOS
 from noisychannel.joint import log_normaliser
@@ -51,6 +52,8 @@ class ChartStep(NamedTuple):
     answers: Answers
     """The best complete hypotheses so far."""
     proposals: Proposals
+    by_direct: int
+    """How many places of each cell's proposals are the direct model's; the others are the language model's."""
     candidates: Candidates | None
     """None if nothing was proposed."""
     ended: Answers | None
@@ -98,6 +101,7 @@ def step(
     models: Models, plan: SearchPlan, sentences: Sentences, table: PrefixTable, answers: Answers, length: int
 ) -> ChartStep:
     """From the prefixes of ``length`` - 1 to those of ``length``."""
+    _require_memory(plan, table, length)
     emit_NI = emissions(models.direct, sentences.direct.gate, table.output_gate, table.packing, built_is_output=True)
     transitions = Transitions.of(table.packing.spread(emit_NI))
     normaliser_BIP = log_normaliser(sentences.direct.words, table.output_scores)
@@ -106,16 +110,21 @@ def step(
     reach_direct = transitions.reach(table.direct, plan.over_direct).masked_fill(outside_B1I, -torch.inf)
     # A1, A3: the K1 best extensions of each cell.
     proposals = propose(
-        reach, sentences.proposable, RankedScores.of(table.output_scores), normaliser_BIP, plan.settings.k1
+        reach,
+        sentences.proposable,
+        RankedScores.of(table.output_scores),
+        normaliser_BIP,
+        plan.settings.k1,
+        plan.logits_at_once,
     )
-    known = None
+    by_direct, known = proposals.score.shape[2], None
     if plan.settings.lm_proposals:
         known = next_symbols(models.sources, table.source_states, table.source_parent, table.unread)
         proposals = _with_lm_proposals(plan, sentences, table, reach, known["lm"], proposals)
-    candidates = _score(models, plan, sentences, table, proposals, reach_direct, normaliser_BIP, known)
+    candidates = _score(models, plan, sentences, table, proposals, reach_direct, normaliser_BIP, known, length)
     if candidates is None:
         nowhere = torch.zeros_like(sentences.lengths, dtype=torch.bool)
-        return ChartStep(None, answers, proposals, None, None, None, nowhere)
+        return ChartStep(None, answers, proposals, by_direct, None, None, None, nowhere)
     ended = complete(plan, sentences, candidates, length)
     answers = answers.merge(ended)
     surviving_BQI, order_BQ = survivors(plan, sentences, candidates, length)
@@ -124,7 +133,17 @@ def step(
     )
     objective_BQI = surviving_BQI.masked_fill(~open_B[:, None, None], -torch.inf)
     after = _next_table(models, table, candidates, objective_BQI, order_BQ)
-    return ChartStep(after, answers, proposals, candidates, ended, surviving_BQI, open_B)
+    return ChartStep(after, answers, proposals, by_direct, candidates, ended, surviving_BQI, open_B)
+
+
+def _require_memory(plan: SearchPlan, table: PrefixTable, length: int, proposals: int = 0, candidates: int = 0) -> None:
+    """Refuse a step of one sentence that is too wide, before its tensors are allocated. Larger batches fit: they were
+    divided so that they do, however wide they become."""
+    B, P, I = table.objective.shape
+    if plan.budget is None or B > 1:
+        return
+    proposals = proposals or Width.of_step(plan.settings, table.output_scores.shape[2], I, P).proposals
+    plan.budget.require_step(I, P, proposals, candidates, length)
 
 
 def _with_lm_proposals(
@@ -141,7 +160,14 @@ def _with_lm_proposals(
     anywhere_BIV = torch.where(sentences.proposable.scores > -torch.inf, 0.0, -torch.inf).to(lm_BPV.dtype)
     no_normaliser = lm_BPV.new_zeros(()).expand(*anywhere_BIV.shape[:2], lm_BPV.shape[1])
     count = plan.settings.lm_proposals
-    more = propose(reach_BPI, RankedScores.of(anywhere_BIV), RankedScores.of(lm_BPV), no_normaliser, count)
+    more = propose(
+        reach_BPI,
+        RankedScores.of(anywhere_BIV),
+        RankedScores.of(lm_BPV),
+        no_normaliser,
+        count,
+        plan.logits_at_once,
+    )
     same_prefix = more.prefix[..., None] == proposals.prefix[..., None, :]
     same_symbol = more.symbol[..., None] == proposals.symbol[..., None, :]
     twice = (same_prefix & same_symbol & (proposals.score > -torch.inf)[..., None, :]).any(-1)
@@ -158,6 +184,7 @@ def _score(
     reach_direct: Tensor,
     normaliser_BIP: Tensor,
     known: Mapping[str, NextSymbols] | None,
+    length: int,
 ) -> Candidates | None:
     """A4: gather the distinct proposals of each sentence, and compute the terms of each once.
 
@@ -174,6 +201,7 @@ def _score(
     owner = distinct // (P * V)
     count_B = owner.bincount(minlength=B)
     Q = int(count_B.max())
+    _require_memory(plan, table, length, proposals.score.shape[2], Q)
     rank = torch.arange(len(distinct), device=keys.device) - (count_B.cumsum(0) - count_B)[owner]
     slot, symbol = (torch.zeros(B, Q, dtype=torch.long, device=keys.device) for _ in range(2))
     slot[owner, rank], symbol[owner, rank] = distinct // V % P, distinct % V
@@ -200,6 +228,7 @@ def _score(
         + packing.spread(following[name].increments(model, family, distinct % V).double())
         for name, model in models.sources.items()
     }
+    require_numbers(terms)
     column = channel = channel_state = None
     if models.channel is not None and table.column is not None:
         parents = table.channel_state.select(rows)

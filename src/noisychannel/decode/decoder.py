@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from noisychannel.decode.base import BaseDecoder, checked
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.memory import Budget, ModelSizes, Refuse, room_of
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.parts import search_in_parts
 from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.scorers import scorer_of
-from noisychannel.decode.sentences import read_sentences
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.sources import require_distribution
 from noisychannel.decode.terms import Ids, scores_prefixes
@@ -46,8 +47,9 @@ class NoisyChannelDecoder(BaseDecoder):
             used = {"lm": self._lm, **used}
         sources = {name: term for name, term in used.items() if name == "lm" or scores_prefixes(term)}
         self.models = Models(self._direct, channel, sources)
-        self.final = {name: scorer_of(term) for name, term in used.items() if name not in sources}
+        self.final = {name: scorer_of(term, settings) for name, term in used.items() if name not in sources}
         self.plan = SearchPlan(weights, settings, self.barred)
+        self.sizes = ModelSizes.of(self.models, self.device)
 
     @torch.no_grad()
     def decode(
@@ -57,6 +59,7 @@ class NoisyChannelDecoder(BaseDecoder):
         contexts: Sequence[Ids] | None = None,
         align: bool = True,
         watch: Watch | None = None,
+        refuse: Refuse | None = None,
     ) -> list[list[Hypothesis]]:
         """The best outputs of each input, decoded as one batch.
 
@@ -68,15 +71,20 @@ class NoisyChannelDecoder(BaseDecoder):
                 source model with ``reads_features``, whose score is then that of both.
             align: Whether to compute the best alignments, which the search itself does not need.
             watch: Called after each step of the search, see ``decode/watch.py``.
+            refuse: Called for an input that needs more memory than the settings allow; it then has no hypotheses. If
+                not given, such an input raises ``SearchTooLargeError``.
         """
         contexts = checked(inputs, contexts, n_best)
         found: list[list[Hypothesis]] = [[] for _ in inputs]
-        kept = max(n_best, self.settings.k2) if self.final else n_best
+        plan = replace(self.plan, budget=self._budget(max(n_best, self.settings.k2) if self.final else n_best))
         for size in sorted({len(context) for context in contexts}):
             rows = [n for n, context in enumerate(contexts) if len(context) == size]
             some = [inputs[n] for n in rows], [contexts[n] for n in rows]
-            sentences = read_sentences(self.models, self.plan, *some, input_index=rows)
-            for n, best in zip(rows, search_in_parts(self.models, self.plan, sentences, kept, watch), strict=True):
+            for n, best in zip(rows, search_in_parts(self.models, plan, *some, rows, watch, refuse), strict=True):
                 found[n] = best
         found = self.with_final_terms(inputs, contexts, found, n_best)
         return self.aligned(inputs, contexts, found) if align else found
+
+    def _budget(self, n_best: int) -> Budget:
+        """The memory of a search for so many answers."""
+        return Budget(self.settings, self.sizes, room_of(self.settings, self.device), n_best)

@@ -9,11 +9,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 
 from torch import Tensor
 
 TERMS = ("direct", "channel", "lm", "length")
 """The terms of equation (3), λ1 to λ4, in the order of every weight vector."""
+LARGEST = 1e30
+"""A larger weight makes objectives overflow."""
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -36,8 +39,13 @@ class Weights:
                     f"and none of {', '.join(TERMS)}"
                 )
         for name, value in self.by_name().items():
-            if not math.isfinite(value):
-                raise ValueError(f"the weight {name} must be a finite number, but is {value}")
+            if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+                raise ValueError(f"the weight {name} must be a finite number, but is {value!r}")
+            if abs(value) > LARGEST:
+                raise ValueError(f"the weight {name} must be between -{LARGEST:g} and {LARGEST:g}, but is {value}")
+        if not any(value for name, value in self.by_name().items() if name != "length"):
+            models = "; only the length has a weight" if self.length else ""
+            raise ValueError(f"all weights of models are zero{models}: nothing to maximise; give one a weight")
 
     def __hash__(self) -> int:
         return hash(tuple(sorted(self.by_name().items())))

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from noisychannel.decode.decoder import NoisyChannelDecoder
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.memory import DOUBLE, SearchTooLargeError, room_of
 from noisychannel.decode.online_cell import fill_cell, partial_channel, with_channel
 from noisychannel.decode.online_table import (
     OnlineModels,
@@ -31,6 +32,7 @@ from noisychannel.decode.online_table import (
 from noisychannel.decode.plan import SearchPlan
 from noisychannel.decode.proposals import RankedScores
 from noisychannel.decode.rows import picked
+from noisychannel.decode.sentences import check_n_best
 from noisychannel.ids import BOS, EOS, PAD
 from noisychannel.models.protocols import OnlineTransducer
 
@@ -101,6 +103,8 @@ class OnlineDecoder:
         self._models = OnlineModels(
             _stepping("direct model", direct), None if channel is None else _stepping("channel", channel), sources
         )
+        self._sizes = decoder.sizes
+        self._room = room_of(decoder.settings, decoder.device)
         self._reading: Reading | None = None
         self._tables: list[OnlineTable] = []
         self._finished = False
@@ -118,8 +122,7 @@ class OnlineDecoder:
     def finish(self, n_best: int = 1, align: bool = True) -> list[Hypothesis]:
         """Read EOS: the best outputs. If none reached EOS there is one, partial, with ``complete=False``."""
         self._check_open()
-        if n_best < 1:
-            raise ValueError(f"n_best must be at least 1, but is {n_best}")
+        check_n_best(n_best)
         self._finished = True
         found = sorted(self._fill_column(EOS, last=True), key=lambda hypothesis: -hypothesis.score)
         if not found:
@@ -151,6 +154,7 @@ class OnlineDecoder:
         for length in range(1, longest + 1 if last else longest):
             if length > len(tables):
                 break
+            self._require_memory(length)
             before, after = tables[length - 1], None
             if length < len(tables):
                 after = tables[length] = lengthened(models, plan, reading, before, tables[length])
@@ -163,6 +167,18 @@ class OnlineDecoder:
             if cell.after is not None and length < longest:
                 tables[length:] = [cell.after, *tables[length + 1 :]]
         return found
+
+    def _require_memory(self, length: int) -> None:
+        """Refuse to go on if the tables do not fit any more. The one that grows is there twice while it does."""
+        needed = sum(map(self._bytes, self._tables)) + 2 * self._bytes(self._tables[length - 1])
+        if needed > self._room:
+            assert self._reading is not None
+            what = f"reading symbol {len(self._reading.symbols)} with k2 {self._plan.settings.k2}, margin {self.margin}"
+            raise SearchTooLargeError(what, needed, self._room, "use a smaller margin or k2", 2 * needed)
+
+    def _bytes(self, table: OnlineTable) -> int:
+        P, I = table.objective.shape
+        return P * (self._sizes.prefix + self._sizes.candidate + 8 * I * DOUBLE)
 
     def _complete(self, candidates: Prefixes, length: int) -> list[Hypothesis]:
         """The candidates that end in EOS, with their exact scores."""

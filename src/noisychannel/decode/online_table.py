@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from noisychannel.decode.columns import ChannelColumn, Transitions, advance_channel
 from noisychannel.decode.plan import SearchPlan
 from noisychannel.decode.rows import joined, side_by_side
-from noisychannel.decode.sources import NextSymbols
+from noisychannel.decode.sources import NextSymbols, require_numbers
 from noisychannel.ids import BOS
 from noisychannel.joint import log_normaliser
 from noisychannel.models.protocols import OnlineTransducer, Side, SourceModel
@@ -189,6 +189,7 @@ def extended(
         name: shorter.terms[name][parent] + before.sources[name].increments(model, parent, symbol).double()
         for name, model in models.sources.items()
     }
+    require_numbers(terms)
     read = channel_state = start = None
     if models.channel is not None and shorter.channel_state is not None and shorter.column is not None:
         read, channel_state = models.channel.step_inputs(symbol, shorter.channel_state.select(parent))

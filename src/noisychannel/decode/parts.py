@@ -1,29 +1,49 @@
-"""The search of a batch in parts that fit into memory.
-
-Shapes: B sentences, I input positions, V output symbols.
-"""
+"""The search of a batch in parts that fit into memory."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.memory import Refuse, SearchTooLargeError, parts
 from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.search import search
-from noisychannel.decode.sentences import Sentences
+from noisychannel.decode.sentences import Sentences, read_sentences
+from noisychannel.decode.terms import Ids
 from noisychannel.decode.watch import Watch
-from noisychannel.models.protocols import SymbolScoring
 
 
 def search_in_parts(
-    models: Models, plan: SearchPlan, sentences: Sentences, n_best: int, watch: Watch | None = None
+    models: Models,
+    plan: SearchPlan,
+    inputs: Sequence[Ids],
+    contexts: Sequence[Ids],
+    input_index: Sequence[int],
+    watch: Watch | None = None,
+    refuse: Refuse | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best outputs of each sentence, not yet aligned; if none is complete, the best partial one."""
-    rows = torch.arange(len(sentences.inputs), device=sentences.inputs.device)
+    """The best outputs of each input, not yet aligned; if none is complete, the best partial one.
+
+    The contexts are of one length. An input that needs more memory than there is raises ``SearchTooLargeError``; if
+    ``refuse`` is given, that is called instead, and the input has no outputs.
+    """
+    budget = plan.budget
+    assert budget is not None
     found: list[list[Hypothesis]] = []
-    for part in rows.split(_sentences_at_once(models, plan, sentences)):
-        some = sentences if len(part) == len(rows) else sentences.select(part)
-        found += _search_or_halve(models, plan, some, n_best, watch)
+    for part in parts([budget.needed(len(ids)) for ids in inputs], budget.room):
+        longest = max(map(len, inputs[part]))
+        try:
+            # The other inputs of a part with several fit.
+            budget.require_reading(longest)
+            sentences = read_sentences(models, plan, inputs[part], contexts[part], input_index[part])
+            found += _search_or_halve(models, plan, sentences, budget.kept(longest), watch)
+        except SearchTooLargeError as error:
+            if refuse is None:
+                raise
+            refuse(input_index[part.start], error)
+            found.append([])
     return found
 
 
@@ -43,21 +63,3 @@ def _search_or_halve(
     torch.cuda.empty_cache()
     halves = torch.arange(B, device=device).chunk(2)
     return [best for half in halves for best in _search_or_halve(models, plan, sentences.select(half), n_best, watch)]
-
-
-def _sentences_at_once(models: Models, plan: SearchPlan, sentences: Sentences) -> int:
-    """How many sentences can be searched together, by an estimate of the largest tensors of a step."""
-    I, V = sentences.direct.words.scores.shape[1:]
-    settings = plan.settings
-    prefixes, candidates = I * settings.k2, I * (settings.k1 + settings.lm_proposals)
-    elements = 4 * prefixes * V + 16 * (prefixes + candidates) * I
-    if sentences.channel is not None:
-        elements += 3 * candidates * sentences.channel.words.scores.shape[2]
-    # A source model that scores single symbols has no distribution over all of them.
-    elements += 4 * prefixes * V * sum(not isinstance(model, SymbolScoring) for model in models.sources.values())
-    room = 4 * 2**30 if settings.memory is None else settings.memory * 2**30
-    device = sentences.inputs.device
-    if settings.memory is None and device.type == "cuda":
-        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        room = (torch.cuda.mem_get_info(device)[0] + held) / 2
-    return max(1, int(room / 4 / elements))

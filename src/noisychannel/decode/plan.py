@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from noisychannel.decode.memory import Budget
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
@@ -37,6 +38,8 @@ class SearchPlan:
     weights: Weights
     settings: SearchSettings
     barred: frozenset[int]
+    budget: Budget | None = None
+    """Of memory; None for no limit."""
 
     def proposable(self, scores: Tensor) -> Tensor:
         """The direct model's scores [...,V] with -inf for the barred symbols."""
@@ -46,6 +49,11 @@ class SearchPlan:
         scores = scores.clone()
         scores[..., list(self.barred)] = -torch.inf
         return scores
+
+    @property
+    def logits_at_once(self) -> int | None:
+        """Elements of a block of extensions that may be scored together; None for no limit."""
+        return None if self.budget is None else self.budget.logits_at_once
 
     @property
     def over_direct(self) -> Semiring:

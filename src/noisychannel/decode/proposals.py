@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 LOGITS_AT_ONCE = 1 << 24
-"""Elements of the [R,M,V] block: bounds memory."""
+"""Elements of the [R,M,V] block, at most: bounds memory."""
 FIRST_LOOK = 8
 """Extensions scored for each proposal in the first block; each further block is twice as large."""
 LISTED = 256
@@ -69,15 +69,23 @@ class RankedScores(NamedTuple):
 
 
 def propose(
-    reach_BPI: Tensor, inputs_BIV: RankedScores, outputs_BPV: RankedScores, normaliser_BIP: Tensor, k1: int
+    reach_BPI: Tensor,
+    inputs_BIV: RankedScores,
+    outputs_BPV: RankedScores,
+    normaliser_BIP: Tensor,
+    k1: int,
+    at_once: int | None = None,
 ) -> Proposals:
     """Rank reach(u, i) + log q(w | i, u) over prefixes u and symbols w, separately in each cell i.
 
     A symbol whose input score is -inf in a cell is not proposed there. Of equal extensions, that of the first slot and
-    then of the first symbol comes first.
+    then of the first symbol comes first. A cell has at most P·V extensions, so no more places if ``k1`` is larger.
+    ``at_once``: elements of the [R,M,V] block, if it must be smaller than ``LOGITS_AT_ONCE``.
     """
     B, P, I = reach_BPI.shape
     V = inputs_BIV.scores.shape[2]
+    k1 = min(k1, P * V)
+    at_once = LOGITS_AT_ONCE if at_once is None else min(at_once, LOGITS_AT_ONCE)
     log_q_BIP = inputs_BIV.best[..., :1] + outputs_BPV.best[..., 0][:, None] - normaliser_BIP
     bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P) + SLACK
     bound_CP, order_CP = bound_CP.sort(dim=1, descending=True)
@@ -93,7 +101,7 @@ def propose(
         rows = (bound_CP[:, done] > best.score[:, k1 - 1]).nonzero().squeeze(1)
         if len(rows) == 0:
             break
-        M = max(1, min(look, P - done, LOGITS_AT_ONCE // V, LOGITS_AT_ONCE // (len(rows) * width)))
+        M = max(1, min(look, P - done, at_once // V, at_once // (len(rows) * width)))
         block = _Block(
             rows, order_CP[rows, done : done + M] + first_C1[rows], ahead_CP[rows, done : done + M], inputs, outputs
         )
@@ -102,7 +110,7 @@ def propose(
         if inputs.symbols is not None:
             # A symbol that is on neither list may still be among the best: score all symbols.
             missed = (block.unlisted() > after.score[:, k1 - 1]).nonzero().squeeze(1)
-            for some in missed.split(max(1, LOGITS_AT_ONCE // (M * V))) if len(missed) else ():
+            for some in missed.split(max(1, at_once // (M * V))) if len(missed) else ():
                 after.put(some, before.select(some).merge(block.select(some).everything(k1 + 1)))
         best.put(rows, after)
         done, look = done + M, 2 * look
@@ -112,7 +120,7 @@ def propose(
     if len(tied):
         # Every extension that equals one of the best has a prefix whose bound is above the K1-th.
         M = int((bound_CP[tied] > best.score[tied, -1:]).sum(1).max())
-        for rows in tied.split(max(1, LOGITS_AT_ONCE // (M * V))):
+        for rows in tied.split(max(1, at_once // (M * V))):
             slot_RM, place = order_CP[rows, :M].sort(dim=1)
             block = _Block(rows, slot_RM + first_C1[rows], ahead_CP[rows, :M].gather(1, place), inputs, outputs)
             best.put(rows, block.in_order(best.score[rows, -1:], k1))

@@ -9,6 +9,7 @@ The score is equation (3) with any terms in place of its four; ``NoisyChannelDec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
@@ -76,6 +77,11 @@ class Reranker(Generic[T]):
                 raise ValueError(f"the scorer {name} gave {columns[name]!r}, not a list of scores, one for each output")
             if len(columns[name]) != len(outputs):
                 raise ValueError(f"the scorer {name} gave {len(columns[name])} scores for {len(outputs)} outputs")
+            bad = next((n for n, score in enumerate(columns[name]) if math.isnan(score)), None)
+            if bad is not None:
+                raise ValueError(
+                    f"the scorer {name} gave NaN for the output {outputs[bad]!r}; a score must be a number"
+                )
         return [{name: float(column[n]) for name, column in columns.items()} for n in range(len(outputs))]
 
 

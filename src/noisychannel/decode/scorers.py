@@ -14,27 +14,29 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
+from noisychannel.decode.memory import parts_of_pairs
 from noisychannel.decode.sentences import padded
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.terms import AnyScorer, FurtherTerm, Ids, Scorer, scores_prefixes
 from noisychannel.ids import EOS
 from noisychannel.models.protocols import ConditionalModel, SourceModel, Transducer
 
-PAIRS_AT_ONCE = 128
-"""Pairs that a model is asked about together."""
+DEFAULT = SearchSettings()
 
 
 class ConditionalScorer:
     """log p(y | x) of any model with ``log_prob``: SSNT (all alignments), seq2seq, attention."""
 
-    def __init__(self, model: ConditionalModel) -> None:
-        self.model, self.device = model, ready(model)
+    def __init__(self, model: ConditionalModel, settings: SearchSettings = DEFAULT) -> None:
+        """``settings``: how much memory there is."""
+        self.model, self.device, self.settings = model, ready(model), settings
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[Ids], outputs: Sequence[Ids], /) -> list[float]:
         scores: list[float] = []
-        for part in _parts(len(inputs)):
-            pair = padded(inputs[part], self.device), padded(_ended(outputs[part]), self.device)
+        ended = _ended(outputs)
+        for part in parts_of_pairs(self.model, (inputs, ended), self.settings, self.device):
+            pair = padded(inputs[part], self.device), padded(ended[part], self.device)
             scores += self.score(*pair[0], *pair[1]).tolist()
         return scores
 
@@ -48,8 +50,8 @@ class ViterbiScorer(ConditionalScorer):
 
     model: Transducer
 
-    def __init__(self, model: Transducer) -> None:
-        super().__init__(model)
+    def __init__(self, model: Transducer, settings: SearchSettings = DEFAULT) -> None:
+        super().__init__(model, settings)
 
     def score(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor:
         return self.model.viterbi(inputs, input_lengths, outputs, output_lengths)[0]
@@ -67,7 +69,7 @@ class ChannelScorer:
     def __call__(self, inputs: Sequence[Ids], outputs: Sequence[Ids], contexts: Sequence[Ids] | None, /) -> list[float]:
         scores: list[float] = []
         read, device = _in_context(outputs, contexts), self.scorer.device
-        for part in _parts(len(inputs)):
+        for part in parts_of_pairs(self.scorer.model, (read, inputs), self.scorer.settings, device):
             scores += self.scorer.score(*padded(read[part], device), *padded(inputs[part], device)).tolist()
         return scores
 
@@ -77,14 +79,14 @@ class SourceScorer:
 
     reads_contexts: Literal[True] = True
 
-    def __init__(self, model: SourceModel[Any]) -> None:
-        self.model, self.device = model, ready(model)
+    def __init__(self, model: SourceModel[Any], settings: SearchSettings = DEFAULT) -> None:
+        self.model, self.device, self.settings = model, ready(model), settings
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[Ids], outputs: Sequence[Ids], contexts: Sequence[Ids] | None, /) -> list[float]:
         scores: list[float] = []
         read = _in_context(outputs, contexts if self.model.reads_features else None)
-        for part in _parts(len(inputs)):
+        for part in parts_of_pairs(self.model, (read,), self.settings, self.device):
             scores += self.model.log_prob(*padded(read[part], self.device)).tolist()
         return scores
 
@@ -107,12 +109,12 @@ def output_length(inputs: Sequence[Ids], outputs: Sequence[Ids], /) -> list[floa
     return [float(len(ids) + 1) for ids in outputs]
 
 
-def scorer_of(term: FurtherTerm) -> AnyScorer[Ids]:
+def scorer_of(term: FurtherTerm, settings: SearchSettings = DEFAULT) -> AnyScorer[Ids]:
     """A further term as a scorer of whole outputs."""
     if scores_prefixes(term):
-        return SourceScorer(term)
+        return SourceScorer(term, settings)
     if hasattr(term, "log_prob"):
-        return ConditionalScorer(cast(ConditionalModel, term))
+        return ConditionalScorer(cast(ConditionalModel, term), settings)
     if callable(term):
         return term
     raise ValueError(f"{type(term).__name__} is neither a source model, nor a model with log_prob, nor a scorer")
@@ -123,7 +125,7 @@ def model_scorers(
     channel: Transducer | None = None,
     lm: SourceModel[Any] | None = None,
     extra: Mapping[str, FurtherTerm] = {},
-    settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
+    settings: SearchSettings = DEFAULT,
 ) -> dict[str, AnyScorer[Ids]]:
     """The terms of the objective as scorers, by name, for a ``Reranker``.
 
@@ -131,19 +133,21 @@ def model_scorers(
     """
     scorers: dict[str, AnyScorer[Ids]] = {"length": output_length}
     if direct is not None:
-        scorers["direct"] = _alignment_scorer(direct, settings.search)
+        scorers["direct"] = _alignment_scorer(direct, settings.search, settings)
     if channel is not None:
-        scorers["channel"] = ChannelScorer(_alignment_scorer(channel, settings.channel_alignment))
+        scorers["channel"] = ChannelScorer(_alignment_scorer(channel, settings.channel_alignment, settings))
     if lm is not None:
-        scorers["lm"] = SourceScorer(lm)
-    return scorers | {name: scorer_of(term) for name, term in extra.items()}
+        scorers["lm"] = SourceScorer(lm, settings)
+    return scorers | {name: scorer_of(term, settings) for name, term in extra.items()}
 
 
 @torch.no_grad()
-def best_alignments(model: Transducer, inputs: Sequence[Ids], outputs: Sequence[Ids]) -> list[tuple[int, ...]]:
+def best_alignments(
+    model: Transducer, inputs: Sequence[Ids], outputs: Sequence[Ids], settings: SearchSettings = DEFAULT
+) -> list[tuple[int, ...]]:
     """For each pair (both sides end in EOS), the input position at which each output symbol was emitted."""
     device, found = ready(model), []
-    for part in _parts(len(inputs)):
+    for part in parts_of_pairs(model, (inputs, outputs), settings, device):
         alignment_BJ = model.viterbi(*padded(inputs[part], device), *padded(outputs[part], device))[1]
         found += [tuple(i for i in row if i >= 0) for row in alignment_BJ.tolist()]
     return found
@@ -158,13 +162,9 @@ def ready(model: object) -> torch.device:
     return torch.device("cpu") if tensor is None else tensor.device
 
 
-def _alignment_scorer(model: Any, alignment: str) -> ConditionalScorer:
+def _alignment_scorer(model: Any, alignment: str, settings: SearchSettings) -> ConditionalScorer:
     viterbi = alignment == "viterbi" and hasattr(model, "viterbi")
-    return ViterbiScorer(model) if viterbi else ConditionalScorer(model)
-
-
-def _parts(size: int) -> list[slice]:
-    return [slice(start, start + PAIRS_AT_ONCE) for start in range(0, size, PAIRS_AT_ONCE)]
+    return ViterbiScorer(model, settings) if viterbi else ConditionalScorer(model, settings)
 
 
 def _ended(outputs: Sequence[Ids]) -> list[Ids]:

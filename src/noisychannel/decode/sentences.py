@@ -115,6 +115,14 @@ def padded(sequences: Sequence[Sequence[int]], device: torch.device | str) -> tu
     return ids_BT.to(device), lengths
 
 
+def check_n_best(n_best: int) -> None:
+    """Refuse a number of outputs that is not a whole number above zero."""
+    if isinstance(n_best, bool) or not isinstance(n_best, int):
+        raise ValueError(f"n_best must be a whole number, but is {n_best!r}")
+    if n_best < 1:
+        raise ValueError(f"n_best must be at least 1, but is {n_best}")
+
+
 def check_inputs(inputs: Sequence[Sequence[int]]) -> None:
     """Refuse an input that does not end in its only EOS."""
     for n, ids in enumerate(inputs):

@@ -41,8 +41,9 @@ class SearchSettings:
         channel_alignment: The same for the channel; marginal is exact, viterbi is equation (3) of the paper.
         lm_proposals: Further proposals for each cell, by the language model. They compete for the k2 places too.
         allow_unk: Whether UNK may be proposed.
-        memory: Roughly how much memory a search may use, in GiB. Larger batches are searched in parts. The default is
-            half of the free memory on a GPU, and 4 GiB elsewhere.
+        memory: How much memory a search may use, in GiB, beside the models. Larger batches are searched in parts; an
+            input that does not fit alone is refused. The default is half of the free memory on a GPU, and 4 GiB
+            elsewhere.
     """
 
     k1: Count = 20
@@ -62,6 +63,8 @@ class SearchSettings:
         for name in ("search", "channel_alignment"):
             if (choice := getattr(self, name)) not in get_args(Alignments):
                 raise ValueError(f"{name} must be 'viterbi' or 'marginal', but is {choice!r}")
+        if not isinstance(self.allow_unk, bool):
+            raise ValueError(f"allow_unk must be true or false, but is {self.allow_unk!r}")
 
     def longest_output(self, input_length: int) -> int:
         """The longest output of an input, EOS included in both lengths."""

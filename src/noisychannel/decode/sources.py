@@ -64,6 +64,13 @@ class SourceStart(NamedTuple):
         return SourceStart(score, state, unread)
 
 
+def require_numbers(terms: Mapping[str, Tensor]) -> None:
+    """Refuse scores of source models that are not numbers: they could not be ranked."""
+    for name, scores in terms.items():
+        if bool(scores.isnan().any()):
+            raise ValueError(f"the term {name} gave NaN for a symbol; a score must be a number")
+
+
 def require_distribution(model: SourceModel[Any], proposals: int, device: torch.device) -> None:
     """Refuse proposals by a language model that has no distribution over the next symbol."""
     if model.step(torch.full((1,), BOS, device=device), model.start(1))[0] is None:

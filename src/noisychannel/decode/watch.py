@@ -84,7 +84,7 @@ class SearchStep:
         for i, (scores, slots, symbols) in enumerate(zip(*columns, strict=True)):
             for rank, (score, slot, symbol) in enumerate(zip(scores, slots, symbols, strict=True)):
                 if score > -torch.inf:
-                    proposer = "direct" if rank < step.plan.settings.k1 else "lm"
+                    proposer = "direct" if rank < step.taken.by_direct else "lm"
                     found.append(WatchedProposal(i, step.prefix(self._row, slot), symbol, score, proposer))
         return found
 

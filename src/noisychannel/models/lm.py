@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from noisychannel.ids import after_bos, inside, require_eos
 from noisychannel.models.lstm import ForwardLSTM, LSTMState
+from noisychannel.models.products import Linear
 from noisychannel.precision import at_least_float32
 
 
@@ -32,7 +33,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.reads_features = reads_features
         self.decoder = ForwardLSTM(vocab_size, embedding_size or hidden_size, hidden_size, num_layers, dropout)
-        self.word = nn.Linear(hidden_size, vocab_size)
+        self.word = Linear(hidden_size, vocab_size)
 
     def log_prob(self, outputs: Tensor, output_lengths: Tensor) -> Tensor:
         """log p(outputs), EOS included: ids [B,J], [B] -> [B]."""

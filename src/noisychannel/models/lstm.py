@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from noisychannel.ids import reversed_within
+from noisychannel.models.masks import check_share
+from noisychannel.models.products import linear, run_lstm
 from noisychannel.precision import exact_recurrence
 
 
@@ -41,6 +42,7 @@ class ForwardLSTM(nn.Module):
 
     def __init__(self, vocab_size: int, embedding_size: int, hidden_size: int, num_layers: int, dropout: float) -> None:
         super().__init__()
+        check_share("dropout", dropout)
         self.embedding = nn.Embedding(vocab_size, embedding_size)
         self.dropout = nn.Dropout(dropout)
         self.lstm = nn.LSTM(
@@ -53,7 +55,7 @@ class ForwardLSTM(nn.Module):
         """States after each symbol, [B,T,H]."""
         x = self.dropout(self.embedding(ids_BT))
         with exact_recurrence(x):
-            states, _ = self.lstm(x)
+            states, _ = run_lstm(self.lstm, x)
         return self.dropout(states)
 
     def start(self, n: int) -> LSTMState:
@@ -70,16 +72,16 @@ class ForwardLSTM(nn.Module):
         """
         hidden, cell, inputs_NH = [], [], None
         for layer, (weight_ih, weight_hh, bias_ih, bias_hh) in enumerate(self.lstm.all_weights):
-            recurrent, before = F.linear(state.hidden_LNH[layer], weight_hh, bias_hh), state.cell_LNH[layer]
+            recurrent, before = linear(state.hidden_LNH[layer], weight_hh, bias_hh), state.cell_LNH[layer]
             if parents_N is not None:
                 recurrent, before = recurrent.index_select(0, parents_N), before.index_select(0, parents_N)
             if inputs_NH is not None:
-                read = F.linear(self.dropout(inputs_NH), weight_ih, bias_ih)
+                read = linear(self.dropout(inputs_NH), weight_ih, bias_ih)
             elif self.embedding.num_embeddings < len(symbols_N):
-                table = F.linear(self.dropout(self.embedding.weight), weight_ih, bias_ih)
+                table = linear(self.dropout(self.embedding.weight), weight_ih, bias_ih)
                 read = table.index_select(0, symbols_N)
             else:
-                read = F.linear(self.dropout(self.embedding(symbols_N)), weight_ih, bias_ih)
+                read = linear(self.dropout(self.embedding(symbols_N)), weight_ih, bias_ih)
             inputs_NH, after = lstm_cell(recurrent.add_(read), before)
             hidden.append(inputs_NH)
             cell.append(after)
@@ -92,6 +94,7 @@ class BidirectionalLSTM(nn.Module):
 
     def __init__(self, vocab_size: int, embedding_size: int, hidden_size: int, num_layers: int, dropout: float) -> None:
         super().__init__()
+        check_share("dropout", dropout)
         self.embedding = nn.Embedding(vocab_size, embedding_size)
         self.dropout = nn.Dropout(dropout)
         sizes = [embedding_size] + [2 * hidden_size] * (num_layers - 1)
@@ -106,8 +109,8 @@ class BidirectionalLSTM(nn.Module):
         x = self.dropout(self.embedding(ids_BT))
         for ahead, back in zip(self.forwards, self.backwards, strict=True):
             with exact_recurrence(x):
-                x_ahead, _ = ahead(x)
-                x_back, _ = back(reversed_within(x, lengths))
+                x_ahead, _ = run_lstm(ahead, x)
+                x_back, _ = run_lstm(back, reversed_within(x, lengths))
             x = self.dropout(torch.cat([x_ahead, reversed_within(x_back, lengths)], dim=-1))
         return x
 

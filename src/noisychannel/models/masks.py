@@ -27,6 +27,12 @@ SHIFTS = (30, 27, 31)
 """The constants of splitmix64 (Steele, Lea and Flood, 2014)."""
 
 
+def check_share(name: str, share: float) -> None:
+    """Refuse a share of elements to drop that is not one, or that leaves nothing."""
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
+        raise ValueError(f"{name} must be at least 0 and less than 1, but is {share!r}")
+
+
 class Masks:
     """The dropout of N models whose rows are stacked: row n·B + b is row b of model n."""
 
@@ -41,6 +47,7 @@ class Masks:
 
     def drop(self, x: Tensor, share: float) -> Tensor:
         """``x`` [R, …] with a share of its elements set to zero and the others scaled up to compensate."""
+        check_share("share", share)
         self._site += 1
         if not share:
             return x

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from noisychannel.ids import after_bos, inside, require_eos
 from noisychannel.models.lm import summed_log_probs
 from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState, initialise_lstm
+from noisychannel.models.products import Linear, run_lstm
 from noisychannel.precision import at_least_float32, exact_recurrence
 
 
@@ -66,9 +67,9 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, state_size: int, hidden_size: int) -> None:
         super().__init__()
-        self.query = nn.Linear(hidden_size, hidden_size)
-        self.key = nn.Linear(state_size, hidden_size, bias=False)
-        self.energy = nn.Linear(hidden_size, 1, bias=False)
+        self.query = Linear(hidden_size, hidden_size)
+        self.key = Linear(state_size, hidden_size, bias=False)
+        self.energy = Linear(hidden_size, 1, bias=False)
 
     def attend(self, states_BIS: Tensor, lengths: Tensor) -> Attended:
         """The part that is the same in every step."""
@@ -102,7 +103,7 @@ class Seq2Seq(nn.Module):
         self.encoder = encoder(input_vocab_size, embedding_size, hidden_size, num_layers, dropout)
         state_size = self.encoder.output_size
         context_size = state_size if attention else 0
-        self.bridge = nn.Linear(state_size, 2 * num_layers * hidden_size)
+        self.bridge = Linear(state_size, 2 * num_layers * hidden_size)
         self.attention = AdditiveAttention(state_size, hidden_size) if attention else None
         self.embedding = nn.Embedding(output_vocab_size, embedding_size)
         self.dropout = nn.Dropout(dropout)
@@ -113,7 +114,7 @@ class Seq2Seq(nn.Module):
             batch_first=True,
             dropout=dropout if num_layers > 1 else 0.0,
         )
-        self.word = nn.Linear(hidden_size + context_size, output_vocab_size)
+        self.word = Linear(hidden_size + context_size, output_vocab_size)
         initialise_lstm(self.decoder)
 
     @property
@@ -178,5 +179,6 @@ class Seq2Seq(nn.Module):
     def _run_decoder(self, x_NTX: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
         # cuDNN needs contiguous states; those of the bridge and of ``select`` may not be.
         with exact_recurrence(x_NTX):
-            states_NTH, after = self.decoder(x_NTX, (state.hidden_LNH.contiguous(), state.cell_LNH.contiguous()))
+            state = LSTMState(state.hidden_LNH.contiguous(), state.cell_LNH.contiguous())
+            states_NTH, after = run_lstm(self.decoder, x_NTX, state)
         return self.dropout(states_NTH), LSTMState(*after)

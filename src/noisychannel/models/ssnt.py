@@ -23,14 +23,19 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from noisychannel import lattice
 from noisychannel.ids import BOS, EOS, PAD, after_bos, require_eos
 from noisychannel.joint import word_log_probs
 from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState
+from noisychannel.models.products import Linear, one_column
 from noisychannel.models.protocols import Side
 from noisychannel.precision import at_least_float32
+
+GATES_IN_CACHE = 1 << 22
+"""Elements of the [..., I, J, G] block behind the emission logits on a CPU, unless gradients are needed."""
+GATES_AT_ONCE = 1 << 28
+"""The same on a GPU, which bounds memory."""
 
 
 class Emission(nn.Linear):
@@ -40,7 +45,7 @@ class Emission(nn.Linear):
     """
 
     def forward(self, twice: Tensor) -> Tensor:
-        return F.linear(twice.sigmoid_(), 2 * self.weight, self.bias - self.weight.sum()).squeeze(-1)
+        return one_column(twice.sigmoid_(), 2 * self.weight, self.bias - self.weight.sum())
 
 
 class SSNT(nn.Module):
@@ -61,10 +66,10 @@ class SSNT(nn.Module):
         encoder = BidirectionalLSTM if bidirectional else ForwardLSTM
         self.encoder = encoder(input_vocab_size, embedding_size, hidden_size, num_layers, dropout)
         self.decoder = ForwardLSTM(output_vocab_size, embedding_size, hidden_size, num_layers, dropout)
-        self.input_word = nn.Linear(self.encoder.output_size, output_vocab_size, bias=False)
-        self.output_word = nn.Linear(hidden_size, output_vocab_size)
-        self.input_gate = nn.Linear(self.encoder.output_size, hidden_size, bias=False)
-        self.output_gate = nn.Linear(hidden_size, hidden_size)
+        self.input_word = Linear(self.encoder.output_size, output_vocab_size, bias=False)
+        self.output_word = Linear(hidden_size, output_vocab_size)
+        self.input_gate = Linear(self.encoder.output_size, hidden_size, bias=False)
+        self.output_gate = Linear(hidden_size, hidden_size)
         self.emit = Emission(hidden_size, 1)
 
     @property
@@ -167,9 +172,16 @@ class SSNT(nn.Module):
 
     def emit_logits(self, input_side: Side, output_side: Side) -> Tensor:
         """logit of e(i, j): Sides of [..., I, G] and [..., J, G] -> [..., I, J], in float32 or better."""
-        return at_least_float32(
-            self.emit((2 * input_side.gate)[..., :, None, :] + (2 * output_side.gate)[..., None, :, :])
-        )
+        inputs, outputs = 2 * input_side.gate, 2 * output_side.gate
+        *_, I, G = inputs.shape
+        at_once = I
+        if not torch.is_grad_enabled():
+            room = GATES_IN_CACHE if inputs.device.type == "cpu" else GATES_AT_ONCE
+            at_once = max(1, room // max(1, inputs.shape[:-2].numel() * outputs.shape[-2] * G))
+        if at_once >= I:
+            return at_least_float32(self.emit(inputs[..., :, None, :] + outputs[..., None, :, :]))
+        pieces = [self.emit(some[..., :, None, :] + outputs[..., None, :, :]) for some in inputs.split(at_once, dim=-2)]
+        return at_least_float32(torch.cat(pieces, dim=-2))
 
     def _input_side(self, states: Tensor) -> Side:
         return Side(self.input_word(states), self.input_gate(states))

@@ -26,6 +26,7 @@ from torch.nn import functional as F
 
 from noisychannel import kernels
 from noisychannel.models.masks import Masks
+from noisychannel.models.products import Linear
 from noisychannel.models.ssnt import Emission
 from noisychannel.precision import at_least_float32
 
@@ -251,6 +252,7 @@ def _back(gates: Tensor, before: Tensor, after: Tensor, by_hidden: Tensor, by_ce
 _STACKED: dict[type[nn.Module], Any] = {
     nn.Embedding: lambda models, masks: StackedEmbedding(models),
     nn.Linear: lambda models, masks: StackedLinear(models),
+    Linear: lambda models, masks: StackedLinear(models),
     nn.LSTM: StackedLSTM,
     Emission: lambda models, masks: StackedEmission(models),
     nn.Dropout: StackedDropout,

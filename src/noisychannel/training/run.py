@@ -277,7 +277,7 @@ def _check_data(run: RunDirectory, data: Prepared, config: RunConfig) -> None:
     for name, fingerprint in _fingerprints(data).items():
         if before.get(name) != fingerprint:
             keys = [key for key in SOURCE_KEYS if key.removesuffix("_outputs") == name]
-            changed = {} if sources is None else compare(config.data, sources, keys).changed
+            changed = compare(config.data, sources, keys).changed if sources else {}
             raise _changed(run, name, *changed.values())
 
 
