@@ -1,6 +1,7 @@
 # make demo    train, tune and evaluate on German nouns, from nothing
 # make test    lint, types, layers and every test, from nothing
 # make test-long   further cases of some tests, which take a few more minutes
+# make faults  trainings and decodings killed at every moment, full disks, signals: the long forms of these tests
 # make bench   time and memory of the loss, training steps and decoding on this machine
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +9,7 @@ VENV := .venv
 export PIP_CONSTRAINT := constraints.txt
 PIP := $(VENV)/bin/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-long bench clean
+.PHONY: demo test test-long faults bench clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/noisychannel demo
@@ -22,6 +23,9 @@ test: $(VENV)/.dev
 
 test-long: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n auto --dist worksteal -m long
+
+faults: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n auto --dist worksteal -m faults -rP --durations=0
 
 bench: $(VENV)/.core
 	$(VENV)/bin/noisychannel bench

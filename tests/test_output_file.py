@@ -205,7 +205,14 @@ def test_what_is_there_is_not_lost(trained: Path, words: Path, tmp_path: Path, c
     output.write_bytes(kept[:3])
     assert "has 3 bytes, but output.journal counts" in refused(*resumed, code=1)
     output.write_bytes(kept)
-    for damage in ("", "[]", "{}", noted.replace('"lines": ', '"lines": "x", "more": '), "[" * 100_000):
+    for damage in (
+        "",
+        "[]",
+        "{}",
+        noted.replace('"lines": ', '"lines": "x", "more": '),
+        noted.replace('"failed": ', '"failed": "x'),
+        "[" * 100_000,
+    ):
         journal.write_text(damage)
         assert "output.journal: damaged" in refused(*resumed, code=1)
     journal.write_text(noted)
