@@ -149,15 +149,15 @@ def test_if_no_model_weighs_anything_outputs_of_one_length_are_equal(length: flo
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"k1": True}, "k1 must be a whole number, but is True"),
-        ({"k1": 20.0}, r"k1 must be a whole number, but is 20\.0"),
-        ({"k2": "5"}, "k2 must be a whole number, but is '5'"),
-        ({"max_length": 3.5}, r"max_length must be a whole number, but is 3\.5"),
-        ({"lm_proposals": None}, "lm_proposals must be a whole number, but is None"),
+        ({"k1": True}, "k1: must be a whole number, but is True"),
+        ({"k1": 20.0}, r"k1: must be a whole number, but is 20\.0"),
+        ({"k2": "5"}, "k2: must be a whole number, but is '5'"),
+        ({"max_length": 3.5}, r"max_length: must be a whole number or null, but is 3\.5"),
+        ({"lm_proposals": None}, "lm_proposals: must be a whole number, but is None"),
         ({"allow_unk": "no"}, "allow_unk must be true or false, but is 'no'"),
-        ({"memory": math.nan}, "memory must be positive and finite, but is nan"),
-        ({"memory": math.inf}, "memory must be positive and finite, but is inf"),
-        ({"memory": "4"}, "memory must be a number, but is '4'"),
+        ({"memory": math.nan}, "memory: must be a finite number, but is nan"),
+        ({"memory": math.inf}, "memory: must be a finite number, but is inf"),
+        ({"memory": "4"}, "memory: must be a number or null, but is '4'"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(keywords: dict[str, Any], message: str) -> None:

@@ -127,7 +127,7 @@ def test_killed_and_resumed_it_has_the_bytes_of_one_run(lines: int, way: str, tr
     """A death at any call that makes bytes lasting, before or after it, and at any moment between."""
     words, candidates = write_words(tmp_path / "words.txt", lines), write_candidates(tmp_path / "lists.tsv", lines)
     inputs = ["--rerank", str(candidates)] if way == "--rerank" else [str(words), "--json", *FAST]
-    command = ["decode", str(trained), *inputs, "--batch_size", "2"]
+    command = ["decode", str(trained), *inputs, "--batch_size", "2", "--device", "cpu"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     began = time.monotonic()
     assert in_child([*command, "--output", str(whole)], lambda: None, tmp_path / "told") == 1, "some lines are bad"

@@ -85,7 +85,7 @@ def check_bounds(values: Any, prefix: str = "") -> None:
 def check_number(value: Any, kind: Any, bounds: Bounds | None, where: str) -> None:
     """Refuse a number that its type or its bounds do not allow; what is not meant to be a number is not checked."""
     kinds = set(get_args(kind)) if get_origin(kind) in (Union, UnionType) else {kind}
-    if not kinds & {int, float} or value is None:
+    if not kinds & {int, float} or (value is None and type(None) in kinds):
         return
     if isinstance(value, bool) or not isinstance(value, Real if float in kinds else Integral):
         raise BadInputError(f"{where}: must be {expected(kind)}, but is {shortened(value)}")
