@@ -15,6 +15,7 @@ import pytest
 from noisychannel.data.prepare import DataConfig, DataSource
 from noisychannel.data.rows import Row
 from noisychannel.data.sources import Sources, compare, warnings_of
+from noisychannel.data.sources import SourceFile
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.rows import training_rows
 from noisychannel.reporting import Silent
@@ -59,11 +60,11 @@ def finished(made: RunConfig) -> Iterator[RunConfig]:
 
 
 def test_a_run_keeps_size_and_hash_of_its_files(made: RunConfig) -> None:
-    sources = RunDirectory(Path(made.run_dir)).header()["data"]["sources"]
+    sources = RunDirectory(Path(made.run_dir)).header().data.sources
     assert list(sources) == ["train", "dev"]
     for key, (name,) in (("train", made.data.train), ("dev", made.data.dev)):
         content = Path(name).read_bytes()
-        assert sources[key] == {name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}}
+        assert sources[key] == {name: SourceFile(len(content), hashlib.sha256(content).hexdigest())}
 
 
 @pytest.mark.parametrize("key", ["train", "dev"])

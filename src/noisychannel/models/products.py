@@ -52,9 +52,12 @@ def with_rows(x: Tensor, rows: int) -> Tensor:
 def run_lstm(
     lstm: nn.Module, x_BTE: Tensor, state: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """The states of an LSTM (batch first) at every position, and after the last one."""
+    """The states of an LSTM (batch first) at every position, and after the last one.
+
+    A stack of LSTMs (``stacked``) divides its rows among its models, so it gets no others.
+    """
     B = len(x_BTE)
-    if not _padding(x_BTE) or B >= FEWEST_ROWS:
+    if not _padding(x_BTE) or B >= FEWEST_ROWS or type(lstm) is not nn.LSTM:
         found: tuple[Tensor, tuple[Tensor, Tensor]] = lstm(x_BTE, state)
         return found
     if state is not None:
