@@ -14,8 +14,7 @@ import pytest
 
 from noisychannel.data.prepare import DataConfig, DataSource
 from noisychannel.data.rows import Row
-from noisychannel.data.sources import Sources, compare, warnings_of
-from noisychannel.data.sources import SourceFile
+from noisychannel.data.sources import SourceFile, Sources, compare, warnings_of
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.rows import training_rows
 from noisychannel.reporting import Silent
