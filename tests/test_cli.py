@@ -289,7 +289,7 @@ def test_bad_configuration_files(text: str, complaint: str, tmp_path: Path, caps
     ("content", "complaint"),
     [
         (b"", "train.tsv: empty"),
-        (b"ab\taab\nb\n", "train.tsv:2: 1 tab-separated columns, but 2 are expected (input, output)"),
+        (b"ab\taab\nb\n", "train.tsv:2: 1 tab-separated column, but 2 are expected (input, output)"),
         (b"ab\taab\nb\tb\tb\n", "train.tsv:2: 3 tab-separated columns"),
         (b"ab\taab\nab\t\n", "train.tsv:2: the output is empty"),
         (b"\taab\n", "train.tsv:1: the input is empty"),

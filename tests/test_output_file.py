@@ -15,7 +15,7 @@ import pytest
 
 from noisychannel.arguments import dump_config
 from noisychannel.cli.main import main
-from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.errors import BadInputError
 from noisychannel.output_file import OutputFile
 from toys import LETTERS, double_vowels, toy_config, write_pairs
 
@@ -141,11 +141,9 @@ def test_killed_and_resumed_it_has_the_bytes_of_one_run(lines: int, way: str, tr
     assert deaths >= 2
     print(f"{way}: {lines} lines, {deaths} deaths")
     assert killed.read_bytes() == whole.read_bytes()
-    assert not list(tmp_path.glob("*.journal"))
+    assert code == 1, "bad lines that were met before the last start count too"
     told, resumed = ((tmp_path / name).read_text().splitlines()[-1] for name in ("told", "errors"))
-    if "is finished" not in resumed:  # as it is if the last death came after the last byte
-        assert code == 1, "bad lines that were met before the last start count too"
-        assert told == resumed
+    assert told == resumed
 
 
 def test_the_file_is_what_would_be_printed(trained: Path, words: Path, tmp_path: Path, capsys) -> None:
@@ -166,7 +164,7 @@ def test_the_file_is_what_would_be_printed(trained: Path, words: Path, tmp_path:
 
 
 def test_what_is_there_is_not_lost(trained: Path, words: Path, tmp_path: Path, capsys) -> None:
-    output, journal, counted = tmp_path / "output", tmp_path / "output.journal", 0
+    output, journal = tmp_path / "output", tmp_path / "output.journal"
     command = ["decode", str(trained), str(words), *FAST, "--batch_size", "2"]
 
     def refused(*options: str, code: int = 2) -> str:
@@ -175,12 +173,17 @@ def test_what_is_there_is_not_lost(trained: Path, words: Path, tmp_path: Path, c
         before = output.read_bytes()
         assert main([*command, *options]) == code
         assert (journal.read_text() if journal.exists() else "") == noted
-        assert output.read_bytes()[: counted or None] == before[: counted or None]
+        assert output.read_bytes() == before
         return capsys.readouterr().err.splitlines()[-1]
 
     output.write_text("years of work\n")
     assert f"{output}: exists; remove it, or name another file" in refused("--output", str(output))
-    assert f"{output}: is finished; there is nothing to do" in refused("--output", str(output), "--resume", code=0)
+    assert "output.journal is not beside it" in refused("--output", str(output), "--resume")
+    journal.symlink_to("nowhere")
+    assert "output.journal: missing" in refused("--output", str(output), "--resume", code=1)
+    journal.unlink()
+    assert "words.txt: exists" in refused("--output", str(words))
+    assert "words.txt.journal is not beside it" in refused("--output", str(words), "--resume")
     assert "--resume continues a file; name it with --output FILE" in refused("--resume")
     assert "cannot be a file" in refused("--output", str(tmp_path))
     assert "cannot be a file" in refused("--output", str(tmp_path / "nowhere" / "x"))
@@ -188,13 +191,13 @@ def test_what_is_there_is_not_lost(trained: Path, words: Path, tmp_path: Path, c
     output.unlink()
 
     assert in_child([*command, "--output", str(output)], die_at(8, before=True), tmp_path / "errors") < 0
-    counted = json.loads(journal.read_text())["bytes"]
-    assert counted > 0
-    assert "unfinished; continue it with --resume, or remove it and output.journal" in refused("--output", str(output))
+    assert json.loads(journal.read_text())["bytes"] > 0
+    assert "exists; continue it with --resume, remove it and output.journal, or" in refused("--output", str(output))
     resumed = ["--output", str(output), "--resume"]
     assert "was begun with other n_best; repeat the command as it was" in refused(*resumed, "--n_best", "2")
     assert "was begun with other format;" in refused(*resumed, "--json")
-    assert "was begun with other weights;" in refused(*resumed, "--weights", "2,0,0,0")
+    assert "was begun with other weight of direct;" in refused(*resumed, "--weights", "2,0,0,0")
+    assert "was begun with other max_length;" in refused(*resumed, "--max_length", "7")
     text = words.read_text()
     words.write_text("x" + text)
     assert "was begun with another input; give the same one" in refused(*resumed)
@@ -202,15 +205,17 @@ def test_what_is_there_is_not_lost(trained: Path, words: Path, tmp_path: Path, c
     assert "was begun with another input; give the same one" in refused(*resumed)
     words.write_text(text)
     kept, noted = output.read_bytes(), journal.read_text()
-    output.write_bytes(kept[:3])
-    assert "has 3 bytes, but output.journal counts" in refused(*resumed, code=1)
+    for changed in (kept[:3], b"x" + kept[1:]):
+        output.write_bytes(changed)
+        assert "not what output.journal counts; restore it, or remove both" in refused(*resumed, code=1)
     output.write_bytes(kept)
     for damage in (
         "",
         "[]",
         "{}",
         noted.replace('"lines": ', '"lines": "x", "more": '),
-        noted.replace('"failed": ', '"failed": "x'),
+        noted.replace('"lines": ', '"lines": 1000000000000000'),
+        noted.replace('"failed": ', '"failed": 7'),
         "[" * 100_000,
     ):
         journal.write_text(damage)
@@ -219,7 +224,35 @@ def test_what_is_there_is_not_lost(trained: Path, words: Path, tmp_path: Path, c
     with OutputFile(output, resume=True).begin(json.loads(noted)["decided_by"]):
         assert "another process is writing it" in refused(*resumed, code=1)
     assert main([*command, *resumed]) == 1
-    assert not journal.exists()
+    whole = output.read_bytes()
+    capsys.readouterr()
+    assert main([*command, *resumed]) == 1, "the exit code of the whole"
+    assert "is complete; there was nothing left to do" in capsys.readouterr().err
+    assert output.read_bytes() == whole
+
+
+def test_a_finished_file_grows_with_its_input(trained: Path, words: Path, tmp_path: Path) -> None:
+    command = ["decode", str(trained), *FAST, "--output", str(tmp_path / "output"), "--resume"]
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(words.read_bytes())
+    main([*command, str(words)])
+    first = (tmp_path / "output").read_bytes()
+    with copy.open("a") as stream:
+        stream.write("ab\n")
+    main([*command, str(copy)])  # the name of the input does not matter
+    grown = (tmp_path / "output").read_bytes()
+    assert grown.startswith(first)
+    assert grown.count(b"\n") == first.count(b"\n") + 1
+
+
+def test_a_file_that_was_finished_in_the_meantime_is_not_replaced(trained: Path, words: Path, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    late = OutputFile(output)
+    assert main(["decode", str(trained), str(words), *FAST, "--output", str(output)]) == 1
+    whole = output.read_bytes()
+    with pytest.raises(BadInputError, match="exists; continue it with --resume"), late.begin({"a": "b"}):
+        pass
+    assert output.read_bytes() == whole
 
 
 def test_a_command_that_fails_at_once_leaves_nothing_behind(trained: Path, tmp_path: Path) -> None:
@@ -264,9 +297,18 @@ def test_a_line_must_be_read_before_it_is_done(tmp_path: Path) -> None:
         assert file.journal.state == {"n": 1}
         assert list(file.rest("abc")) == ["c"]
         file.write("c\n", 1, {})
-        file.finish()
     assert (tmp_path / "x").read_text() == "ab\nc\n"
     with pytest.raises(BadInputError, match="exists"):
         OutputFile(tmp_path / "x")
-    assert OutputFile(tmp_path / "x", resume=True).finished
-    assert issubclass(BadInputError, NoisyChannelError)
+
+
+def test_many_bad_lines_are_counted(trained: Path, tmp_path: Path, capsys) -> None:
+    wrong = tmp_path / "wrong.tsv"
+    wrong.write_text("a\tb\n" * 50)
+    assert main(["decode", str(trained), str(wrong), *FAST]) == 1
+    out, err = capsys.readouterr()
+    assert out == "\n" * 50
+    told = err.splitlines()
+    assert "wrong.tsv:20: 2 columns instead of an input without tabs" in told[-3]
+    assert "further lines that cannot be decoded are only counted" in told[-2]
+    assert "50 lines could not be decoded" in told[-1]

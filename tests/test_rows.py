@@ -142,9 +142,9 @@ def test_compressed_and_plain_files_mix(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("ab", "1 tab-separated columns, but 2 are expected (input, output)"),
-        ("ab cd", "1 tab-separated columns, but 2 are expected (input, output)"),
-        ("", "1 tab-separated columns, but 2 are expected (input, output)"),
+        ("ab", "1 tab-separated column, but 2 are expected (input, output)"),
+        ("ab cd", "1 tab-separated column, but 2 are expected (input, output)"),
+        ("", "1 tab-separated column, but 2 are expected (input, output)"),
         ("ab\tcd\t", "3 tab-separated columns, but 2 are expected (input, output)"),
         ("\tcd", "the input is empty"),
         ("ab\t", "the output is empty"),
@@ -251,7 +251,7 @@ def test_unpaired_outputs_may_be_one_side_of_pairs(tmp_path: Path) -> None:
 def test_wrong_columns_of_unpaired_outputs_are_counted(tmp_path: Path) -> None:
     file = write(tmp_path / "words", "deu\tab\nc\n")
     rows = read_unpaired([file], Columns.parse("group,output", "data.unpaired_columns", ("output",)), ";")
-    assert refusal(rows).startswith(f"{file}:2: 1 tab-separated columns, but 2 are expected (group, output)")
+    assert refusal(rows).startswith(f"{file}:2: 1 tab-separated column, but 2 are expected (group, output)")
 
 
 # --- Hugging Face datasets, from a directory on this machine

@@ -26,6 +26,8 @@ from noisychannel.schemas import Record
 
 MAX_SYMBOLS = 1000
 """Longer inputs are not decoded unless the caller allows it."""
+REPORTED = 20
+"""Lines that cannot be decoded and are named; the others are counted."""
 BATCHES_AT_ONCE = 8
 """Batches read before any is decoded, so that inputs of similar length go together."""
 
@@ -82,6 +84,17 @@ class StreamOptions:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+
+
+def content_of(line: Line | BadLine | Row | None) -> str:
+    """What of a line of the input decides the results: not the name of its file."""
+    match line:
+        case Line():
+            return line.text
+        case Row():
+            return json.dumps([line.input, line.output, line.features])
+        case _:
+            return repr(line and line.number)
 
 
 def model_checksum(model: NoisyChannel) -> str:
@@ -166,7 +179,11 @@ class LineDecoder:
             shown = "".join(f"{show(line)}\n" for line in chunk.lines)
             file.write(shown, chunk.read, asdict(DecodingState(self.failed, self.remarks)))
             progress(len(chunk.lines))
-        file.finish()
+
+    def summary(self) -> str:
+        """What a user should know at the end; empty if there is nothing."""
+        failed = f"{self.failed} lines could not be decoded" if self.failed > REPORTED else ""
+        return "; ".join(filter(None, (failed, self.remarks.line())))
 
     def decided_by(self) -> dict[str, str]:
         """Everything but the input that decides the outputs to the last digit, by name, for an ``OutputFile``."""
@@ -174,9 +191,8 @@ class LineDecoder:
         return {
             "version of noisychannel": __version__,
             "models": model_checksum(model),
-            "weights": json.dumps(model.weights.by_name()),
-            "search": json.dumps(model.settings.record()),
-            "memory": str(model.settings.memory),
+            **{f"weight of {name}": str(weight) for name, weight in model.weights.by_name().items()},
+            **{name: str(value) for name, value in asdict(model.settings).items()},
             "device": model.decoder.device.type,
             **{name: str(getattr(self.options, name)) for name in ("n_best", "max_symbols", "batch_size")},
         }
@@ -250,7 +266,7 @@ class LineDecoder:
         values = line.text.split("\t")
         if len(values) != 1 + self.with_features:
             expected = "an input, a tab and features" if self.with_features else "an input without tabs"
-            self._refuse(f"{line.where}: {len(values)} columns, but {expected} is expected")
+            self._refuse(f"{line.where}: {len(values)} column{'s' if len(values) > 1 else ''} instead of {expected}")
             return None
         symbols = len(self.model.input_codec.split(values[0]))
         if symbols > self.options.max_symbols:
@@ -261,4 +277,7 @@ class LineDecoder:
 
     def _refuse(self, message: str) -> None:
         self.failed += 1
-        self.report(message)
+        if self.failed <= REPORTED:
+            self.report(message)
+        elif self.failed == REPORTED + 1:
+            self.report("further lines that cannot be decoded are only counted")

@@ -23,7 +23,7 @@ from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
-from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions
+from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions, content_of
 from noisychannel.systems import check_used, unused_settings
 
 USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME] [--weights 1,0.5,0.3,0.2] [--n_best 5] [--json]
@@ -44,7 +44,8 @@ symbols and features were unknown.
 --rerank FILE    do not search: print the best (with --n_best the N best) of given outputs: lines of input, tab, output
                  (and tab, features, if the run was trained with features), those of one input together
 --output FILE    write to FILE instead of standard output. If the command is interrupted or killed, repeat it with
-                 --resume: FILE is continued, and in the end has the same bytes as if nothing had happened.
+                 --resume: FILE is continued, and in the end has the same bytes as if nothing had happened. It is also
+                 continued if the input has grown. FILE.journal keeps how far it is, and how it was made.
 
 example:
   echo Haus | noisychannel decode runs/demo --n_best 5
@@ -72,7 +73,7 @@ class DecodeCommand(StreamOptions, SearchSettings):
         explain: Print tables for reading.
         rerank: A file of given outputs to rank, instead of searching.
         output: Write to this file instead of standard output. An existing file is not replaced.
-        resume: Continue an unfinished output file; a finished one stays as it is.
+        resume: Continue the output file; what is complete stays as it is.
         device: auto takes a GPU if there is one.
     """
 
@@ -95,17 +96,14 @@ def run(words: list[str]) -> int:
     check_together(options)
     reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
     output = None if options.output is None else OutputFile(Path(options.output), options.resume)
-    if output is not None and output.finished:
-        reporter.warn(f"{options.output}: is finished; there is nothing to do")
-        return 0
     model = load(directory, options, given_values(DecodeCommand, words, POSITIONAL), reporter)
     decoder = LineDecoder(model, directory.data_config, options, reporter.warn, align=options.json or options.explain)
     if output is None:
         print_lines(decoder, options, reporter)
     else:
         write_lines(decoder, output, options, reporter)
-    if remarks := decoder.remarks.line():
-        reporter.warn(remarks)
+    if summary := decoder.summary():
+        reporter.warn(summary)
     return 1 if decoder.failed else 0
 
 
@@ -154,12 +152,15 @@ def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand
     show = partial(shown, model=decoder.model, options=options)
     total = count_inputs(options.files) if options.rerank is None and sys.stderr.isatty() else None
     with output.begin(decided_by) as file, reporter.counting("decode", total) as progress:
-        progress(file.journal.lines)
+        before = file.journal.lines
+        progress(before)
         if options.rerank is not None:
-            chunks = decoder.rerank_chunks(file.rest(decoder.read_candidates(options.rerank)))
+            chunks = decoder.rerank_chunks(file.rest(decoder.read_candidates(options.rerank), content_of))
         else:
-            chunks = decoder.decode_chunks(file.rest(read_inputs(options.files)))
+            chunks = decoder.decode_chunks(file.rest(read_inputs(options.files), content_of))
         decoder.decode_into(file, chunks, show, progress)
+    if before and before == file.journal.lines:
+        reporter.warn(f"{options.output}: is complete; there was nothing left to do")
 
 
 def shown(line: DecodedLine, model: NoisyChannel, options: DecodeCommand) -> str:

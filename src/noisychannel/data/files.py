@@ -7,6 +7,7 @@ import glob
 import gzip
 import io
 import lzma
+import shlex
 import stat
 import sys
 import zlib
@@ -19,7 +20,8 @@ from noisychannel.errors import BadInputError, missing_extra
 LONGEST_LINE = 1 << 26
 """Bytes. What has no line end for so long is no text, such as /dev/zero."""
 KINDS = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"))
-UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+"""The first bytes of files in other encodings."""
 
 
 class Line(NamedTuple):
@@ -141,11 +143,14 @@ def open_file(file: Path) -> IO[bytes]:
 
 
 def _decode(raw: bytes, file: Path, number: int) -> str:
-    if number == 1 and raw.startswith(UTF_16_MARKS):
-        raise BadInputError(f"{file}: UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {file} > NEW_FILE")
+    encoding = next((name for mark, name in MARKS.items() if raw.startswith(mark)), None) if number == 1 else None
+    if encoding is not None:
+        command = f"iconv -f {encoding} -t UTF-8 {shlex.quote(str(file))} > NEW_FILE"
+        raise BadInputError(f"{file}: {encoding}, not UTF-8; convert it: {command}")
     if b"\0" in raw:
         raise BadInputError(
-            f"{file}:{number}: NUL byte at column {raw.index(0) + 1}; not a text file, or UTF-16: convert it to UTF-8"
+            f"{file}:{number}: NUL byte at column {raw.index(0) + 1}; not a text file: save a spreadsheet as text with "
+            "tabs, convert UTF-16 to UTF-8"
         )
     try:
         text = raw.decode("utf-8")
@@ -154,8 +159,8 @@ def _decode(raw: bytes, file: Path, number: int) -> str:
             f"{file}:{number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
             "convert the file, for example with iconv"
         ) from error
-    text = text.removesuffix("\n").removesuffix("\r")
-    return text.removeprefix("\ufeff") if number == 1 else text
+    # A byte order mark stands at the beginning of a file, or of one of several that were joined.
+    return text.removesuffix("\n").removesuffix("\r").removeprefix("\ufeff")
 
 
 def _open(file: Path) -> IO[bytes]:

@@ -163,12 +163,20 @@ def _file_rows(lines: Iterable[Line], columns: Columns) -> Iterator[tuple[list[s
         if len(values) != len(columns.roles):
             if columns.roles == ("output",):
                 raise BadInputError(f"{line.where}: a tab in a plain list; name its columns with unpaired_columns")
-            ends = "; its lines end in \\r: convert them to \\n" if "\r" in line.text else ""
             raise BadInputError(
-                f"{line.where}: {len(values)} tab-separated columns, but {len(columns.roles)} are expected "
-                f"({', '.join(columns.roles)}){ends}"
+                f"{line.where}: {len(values)} tab-separated column{'s' if len(values) > 1 else ''}, but "
+                f"{len(columns.roles)} are expected ({', '.join(columns.roles)}){_hint(line.text)}"
             )
         yield values, line.where
+
+
+def _hint(line: str) -> str:
+    """What a line without the right number of tabs may be."""
+    if "\r" in line:
+        return "; its lines end in \\r: convert them to \\n"
+    if "\t" not in line and ("," in line or ";" in line):
+        return "; if its columns are separated by something else, save the file with tabs"
+    return ""
 
 
 def _hub_rows(source: str, columns: Columns, feature_separator: str) -> Iterator[tuple[list[str], str]]:

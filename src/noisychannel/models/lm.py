@@ -8,6 +8,7 @@ Shapes: B batch, J output positions, N sequences stepped together, V symbols.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -61,4 +62,8 @@ def summed_log_probs(logits_BJV: Tensor, outputs_BJ: Tensor, output_lengths: Ten
     """Σ_j log softmax(logits_j)[v_j] over each output's length: [B]."""
     loss = F.cross_entropy(at_least_float32(logits_BJV).flatten(0, 1), outputs_BJ.flatten().long(), reduction="none")
     inside_BJ = inside(output_lengths, outputs_BJ.shape[1], outputs_BJ.device)
-    return -loss.view_as(outputs_BJ).masked_fill(~inside_BJ, 0.0).sum(1)
+    log_probs_BJ = -loss.view_as(outputs_BJ).masked_fill(~inside_BJ, 0.0)
+    if torch.is_grad_enabled():
+        return log_probs_BJ.sum(1)
+    # In float32 the sum would depend, in its last digit, on the padding, and so on the batch.
+    return log_probs_BJ.sum(1, dtype=torch.float64).to(log_probs_BJ.dtype)

@@ -78,8 +78,12 @@ class AdditiveAttention(nn.Module):
     def forward(self, query_NH: Tensor, attended: Attended) -> Tensor:
         """The context of each output: [N,H] -> [N,S]."""
         energy_NI = self.energy(torch.tanh(self.query(query_NH)[:, None] + attended.keys)).squeeze(-1)
-        weight_NI = energy_NI.masked_fill(~attended.inside, -torch.inf).softmax(-1)
-        context_N1S: Tensor = weight_NI[:, None] @ attended.states
+        energy_NI = energy_NI.masked_fill(~attended.inside, -torch.inf)
+        if energy_NI.device.type == "cpu" and not torch.is_grad_enabled():
+            # In float32 the sums over I would depend, in their last digits, on the padding, and so on the batch.
+            context_N1S = energy_NI.double().softmax(-1)[:, None] @ attended.states.double()
+            return context_N1S.squeeze(1).to(attended.states.dtype)
+        context_N1S = energy_NI.softmax(-1)[:, None] @ attended.states
         return context_N1S.squeeze(1)
 
 
