@@ -79,7 +79,7 @@ def test_json_has_the_terms_and_the_objective_is_their_sum(trained: Path) -> Non
     assert scores == sorted(scores, reverse=True)
     for h in record["hypotheses"]:
         total = 1 * h["direct"] + 0.5 * h["channel"] + 0.3 * h["lm"] + 0.2 * h["length"]
-        assert h["score"] == pytest.approx(total, abs=1e-6)
+        assert h["score"] == pytest.approx(total, abs=3e-6)
         assert len(h["alignment"]) == h["length"] == len(h["output"]) + 1
         assert len(h["channel_alignment"]) == len("bad") + 1
 

@@ -181,7 +181,8 @@ def test_a_nul_byte_is_no_text(tmp_path: Path, suffix: str) -> None:
     file = write(tmp_path / f"nul.txt{suffix}", b"a\nb\0c\nd\n")
     assert read_until_refused(file) == (
         1,
-        f"{file}:2: NUL byte at column 2; not a text file, or UTF-16: convert it to UTF-8",
+        f"{file}:2: NUL byte at column 2; not a text file: save a spreadsheet as text with "
+        "tabs, convert UTF-16 to UTF-8",
     )
     with open_file(file) as stream:
         assert [type(line) for line in read_stream(stream, file)] == [Line, BadLine, Line]
@@ -207,8 +208,9 @@ def test_a_long_line_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert ":1: longer than" in read_until_refused(write(tmp_path / "longer.txt", f"{long}xx\nb\n".encode()))[1]
 
 
-def test_a_byte_order_mark_is_removed_at_the_beginning_only(tmp_path: Path) -> None:
-    assert texts(write(tmp_path / "bom.txt", "\ufeffa\n\ufeffb\n".encode())) == ["a", "\ufeffb"]
+def test_a_byte_order_mark_is_removed_at_the_beginning_of_a_line_only(tmp_path: Path) -> None:
+    joined = write(tmp_path / "bom.txt", "\ufeffa\n\ufeffb\nc\ufeff\n".encode())
+    assert texts(joined) == ["a", "b", "c\ufeff"]
 
 
 def test_windows_line_ends_are_removed(tmp_path: Path) -> None:

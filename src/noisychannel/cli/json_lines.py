@@ -7,15 +7,18 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+DECIMALS = 6
+"""Of numbers. Sums in float32 have about seven digits; further ones would depend on the batch."""
+
 
 def json_line(record: Mapping[str, Any]) -> str:
-    """A record as one line; numbers that JSON cannot write (infinite, NaN) are null."""
+    """A record as one line, its numbers with ``DECIMALS``; those that JSON cannot write (infinite, NaN) are null."""
     return json.dumps(_writable(record), ensure_ascii=False, allow_nan=False)
 
 
 def _writable(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return round(value, DECIMALS) if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: _writable(item) for key, item in value.items()}
     return [_writable(item) for item in value] if isinstance(value, (list, tuple)) else value
