@@ -548,6 +548,126 @@ def test_several_processes_may_record_at_once(tmp_path: Path) -> None:
     assert list(RunDirectory(tmp_path).header().files) == [f"role{n}/model.safetensors" for n in range(6)]
 
 
+# Trained models that train finds.
+
+
+def content_of(run: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(run)): file.read_bytes() for file in run.rglob("*") if file.is_file()}
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-8] ^= 1
+    file.write_bytes(content)
+
+
+def swap(one: Path, other: Path) -> None:
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a bit of a model": (lambda run: flip(run / "direct/model.safetensors"), "direct/model.safetensors: damaged (not"),
+    "roles": (lambda run: swap(run / "direct", run / "channel"), "direct: holds the channel model, not the direct"),
+    "a word list": (lambda run: (run / "lm/word_list.safetensors").unlink(), "lm/word_list.safetensors: missing"),
+    "a configuration": (lambda run: (run / "lm/config.json").unlink(), "lm/config.json: missing"),
+    "a vocabulary": (lambda run: (run / "input.vocabulary.json").unlink(), "input.vocabulary.json: missing"),
+}
+
+
+@pytest.mark.parametrize("further", [[], ["--training.max_epochs", "2"]])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_models_are_neither_finished_nor_trained_further(
+    run: Path, damage: str, further: list[str], capsys
+) -> None:
+    harm, told = DAMAGE[damage]
+    harm(run)
+    before = content_of(run)
+    line = fails(capsys, *train(run, *further))
+    assert f"{run}/{told}" in line
+    assert "; restore " in line
+    assert content_of(run) == before
+
+
+def test_finished_models_are_finished_after_the_command_given(run: Path, capsys) -> None:
+    flip(run / "lm" / "model.safetensors")
+    carry_out(pasted(fails(capsys, *train(run))))
+    capsys.readouterr()
+    assert main(train(run)) == 0
+    assert "nothing to do" in capsys.readouterr().err
+
+
+def test_weights_that_are_no_numbers_are_damage_if_they_were_not_trained(run: Path) -> None:
+    directory = RunDirectory(run)
+    tensors, metadata = load_tensors(directory.model_file("lm"))
+    save_tensors(directory.model_file("lm"), {name: tensor * math.nan for name, tensor in tensors.items()}, metadata)
+    with pytest.raises(NoisyChannelError, match="not the file that was trained"):
+        directory.load_model("lm")
+
+
+@pytest.mark.parametrize("lock", [True, False])
+@pytest.mark.parametrize("left", ["lm/model.safetensors", "weights.json"])
+def test_a_run_that_lost_its_header_is_not_replaced(run: Path, lock: bool, left: str, capsys) -> None:
+    (run / "run.json").unlink()
+    if lock:
+        (run / ".lock").touch()
+    for name in {"direct", "channel", "lm"} - {left.split("/")[0]}:
+        shutil.rmtree(run / name)
+    if left != "weights.json":
+        (run / "weights.json").unlink()
+    before = content_of(run)
+    line = fails(capsys, *train(run))
+    assert f"{run / 'run.json'}: missing, but {run} holds trained models; restore it from a copy, or start" in line
+    assert content_of(run) == before
+    assert main(train(run, "--overwrite")) == 0
+    assert not (run / "weights.json").exists()
+    assert RunDirectory.open(run).load_model("lm") is not None
+
+
+@pytest.fixture(scope="module")
+def of_two_groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = toy_config(tmp_path_factory.mktemp("groups"), rows=20, longest=4, max_epochs=1)
+    for file in map(Path, (*config.data.train, *config.data.dev)):
+        lines = file.read_text().splitlines()
+        file.write_text("".join(f"{line}\t{'ab'[n % 2]}\n" for n, line in enumerate(lines)))
+    config.data.columns = "input,output,group"
+    train_run(config, lambda event: None, lambda line: None)
+    return Path(config.run_dir)
+
+
+@pytest.fixture
+def groups(of_two_groups: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(of_two_groups, tmp_path / "groups"))
+
+
+def test_groups_that_are_damaged_are_not_finished(groups: Path, capsys) -> None:
+    whole = shutil.copytree(groups, groups.with_name("whole"))
+
+    def told(harm: Callable[[], object]) -> str:
+        harm()
+        line = fails(capsys, *train(groups))
+        shutil.rmtree(groups)
+        shutil.copytree(whole, groups)
+        return line
+
+    assert f"{groups}/a: holds the group 'b', not 'a'; restore it" in told(lambda: swap(groups / "a", groups / "b"))
+    assert f"{groups}/b/run.json: missing, so the group 'b'" in told((groups / "b" / "run.json").unlink)
+    assert f"{groups}/b/direct/model.safetensors: damaged" in told(lambda: flip(groups / "b/direct/model.safetensors"))
+    (groups / "run.json").unlink()
+    (groups / ".lock").touch()
+    assert f"{groups}/run.json: missing, but {groups} holds trained models" in fails(capsys, *train(groups))
+
+
+def test_a_deleted_group_is_trained_by_the_command_given(groups: Path, capsys) -> None:
+    shutil.rmtree(groups / "a")
+    line = fails(capsys, *train(groups))
+    assert f"{groups}/a/run.json: missing, so the group 'a' cannot be used; restore it from a copy, or" in line
+    carry_out(pasted(line))
+    assert RunDirectory.open(groups).group("a").load_model("direct") is not None
+
+
 # Stale weights.
 
 

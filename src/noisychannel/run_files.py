@@ -110,7 +110,8 @@ class RunFiles:
     def _train(self) -> str:
         # A run that was moved or copied has another path than its configuration says.
         whole = self.path.parent if (self.path.parent / "run.json").exists() else self.path
-        return shlex.join(["noisychannel", "train", str(self.config_file), "--run_dir", str(whole)])
+        config = self.config_file if self.config_file.exists() else whole / "config.yaml"
+        return shlex.join(["noisychannel", "train", str(config), "--run_dir", str(whole)])
 
 
 def directory_name(group: str) -> str:

@@ -140,7 +140,13 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     ``begun``: a directory without run.json contains the unfinished preparation of an earlier training.
     """
     ours = run.header_file.exists()
-    if not ours and not begun and any(p.name != ".lock" for p in run.path.iterdir()):
+    if not ours and _holds_models(run):
+        if not overwrite:
+            raise BadInputError(
+                f"{run.header_file}: missing, but {run.path} holds trained models; restore it from a copy, "
+                "or start over (--overwrite)"
+            )
+    elif not ours and not begun and any(p.name != ".lock" for p in run.path.iterdir()):
         raise BadInputError(f"{run.path}: not empty, and not a run directory; choose another run_dir, or remove it")
     _remove_unfinished_files(run)
     resumed = ours and not overwrite
@@ -148,8 +154,9 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     codecs: dict[str, tuple[Codec, Codec]] | None = None
     if resumed:
         record = _continued(run, config)
-        groups = run.header().groups
-        if not (jobs := _jobs(run, config, groups)):
+        codecs = _codecs(run)
+        _verify_models(run, config)
+        if not (jobs := _jobs(run, config, run.header().groups)):
             _check_sources(run, config, say)
             _remove_data(run)
             say(
@@ -157,7 +164,6 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
                 "a larger limit; a model that ran out of patience does not. --overwrite deletes all and starts over"
             )
             return []
-        codecs = _codecs(run)
     roles = list(dict.fromkeys(job.role for job in jobs)) if resumed else config.models
     check_sizes(config, roles)
     sources = Sources(config.data)
@@ -189,6 +195,22 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     for job in jobs:
         _take_up(job, say)
     return jobs
+
+
+def _holds_models(run: RunDirectory) -> bool:
+    """Whether a directory without run.json has models or weights that nobody has asked to replace."""
+    if RunDirectory(run.path / ".old").header_file.exists():  # the unfinished work of --overwrite
+        return False
+    names = ["weights.json", *(f"{role}/model.safetensors" for role in ROLES)]
+    return any(file for name in names for place in ("", "*/") for file in run.path.glob(place + name))
+
+
+def _verify_models(run: RunDirectory, config: RunConfig) -> None:
+    """Refuse trained models that are damaged or exchanged: further training would give them valid checksums."""
+    for group in run.groups():
+        for role in config.models:
+            if group.finished(role):
+                group.verify_model(role)
 
 
 def _take_up(job: Job, say: Say) -> None:
