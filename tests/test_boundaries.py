@@ -216,6 +216,11 @@ def test_a_run_without_a_proposing_model_is_not_evaluated(run: Path, pairs: str,
     assert main(["evaluate", str(run), pairs]) == 0
 
 
+def test_measurements_do_not_replace_a_file_of_a_run(run: Path, capsys) -> None:
+    line = fails(capsys, "bench", "--suites", "loss", "--output", str(run / "run.json"))
+    assert f"--output: {run / 'run.json'} is a file of the run {run}; name another file" in line
+
+
 # Schemas.
 
 DEEP = "[" * 5000 + "]" * 5000
@@ -659,8 +664,13 @@ def test_a_run_that_lost_its_header_is_not_replaced(run: Path, lock: bool, left:
         (run / "weights.json").unlink()
     before = content_of(run)
     line = fails(capsys, *train(run))
-    assert f"{run / 'run.json'}: missing, but {run} holds trained models; restore it from a copy, or start" in line
+    way = "start over (--overwrite)" if lock else "choose another run_dir"
+    assert f"{run / 'run.json'}: missing, but {run} holds trained models; restore it from a copy, or {way}" in line
     assert content_of(run) == before
+    if not lock:  # nothing says that the directory is ours
+        assert "holds trained models" in fails(capsys, *train(run, "--overwrite"))
+        assert content_of(run) == before
+        return
     assert main(train(run, "--overwrite")) == 0
     assert not (run / "weights.json").exists()
     assert RunDirectory.open(run).load_model("lm") is not None

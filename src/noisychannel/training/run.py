@@ -144,13 +144,12 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     ``begun``: a directory without run.json contains the unfinished preparation of an earlier training.
     """
     ours = run.header_file.exists()
-    if not ours and _holds_models(run):
-        if not overwrite:
-            raise BadInputError(
-                f"{run.header_file}: missing, but {run.path} holds trained models; restore it from a copy, "
-                "or start over (--overwrite)"
-            )
-    elif not ours and not begun and any(p.name != ".lock" for p in run.path.iterdir()):
+    if not ours and not (begun and overwrite) and _holds_models(run):
+        way = "start over (--overwrite)" if begun else "choose another run_dir"
+        raise BadInputError(
+            f"{run.header_file}: missing, but {run.path} holds trained models; restore it from a copy, or {way}"
+        )
+    if not ours and not begun and any(p.name != ".lock" for p in run.path.iterdir()):
         raise BadInputError(f"{run.path}: not empty, and not a run directory; choose another run_dir, or remove it")
     _remove_unfinished_files(run)
     resumed = ours and not overwrite
