@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import torch
 
-from noisychannel import NoisyChannel, Weights
+from noisychannel import NoisyChannel, Weights, checksums
 from noisychannel.arguments import dump_config
 from noisychannel.atomic import write_text
 from noisychannel.checksums import checksum
@@ -32,7 +32,7 @@ from noisychannel.models.registry import ModelDescription
 from noisychannel.run_records import DataRecord, RunHeader
 from noisychannel.runs import RunDirectory
 from noisychannel.schemas import parse_record
-from noisychannel.tensors import load_tensors, save_tensors
+from noisychannel.tensors import load_tensors, save_tensors, tensors_checksum
 from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.log import forget_after
 from noisychannel.training.run import train_run
@@ -174,6 +174,51 @@ def test_a_device_stays_a_device(trained: Path, pairs: str, tmp_path: Path, caps
     assert f"{link}: cannot be written (No space left on device)" in line
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
     assert link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("pairs.tsv", "is a file that is evaluated"),
+        ("link", "is a file that is evaluated"),
+        ("references.txt", "is a file that is evaluated"),
+        ("run/weights.json", "is a file of the run"),
+        ("run/metrics.jsonl", "is a file of the run"),
+        ("run/lm/model.safetensors", "is a file of the run"),
+        ("run/lm/new.json", "is a file of the run"),
+        ("inside", "is a file of the run"),
+    ],
+)
+def test_results_do_not_replace_what_they_are_made_from(run: Path, pairs: str, name: str, told: str, capsys) -> None:
+    home = run.parent
+    (home / "link").symlink_to("pairs.tsv")
+    (home / "inside").symlink_to("run/output.vocabulary.json")
+    (home / "references.txt").write_text("x\n" * 4)
+    before = content_of(home)
+    words = ["--outputs", str(home / "references.txt")] if name == "references.txt" else []
+    line = fails(capsys, "evaluate", str(run), pairs, "--json", str(home / name), *words)
+    assert f"--json: {home / name} {told}" in line
+    assert content_of(home) == before
+
+
+def test_results_may_be_kept_beside_the_models(run: Path, pairs: str) -> None:
+    assert main(["evaluate", str(run), pairs, "--systems", "direct", "--json", str(run / "results.json")]) == 0
+    assert json.loads((run / "results.json").read_text())
+
+
+def test_a_run_without_a_proposing_model_is_not_evaluated(run: Path, pairs: str, capsys) -> None:
+    (run / "weights.json").unlink()
+    shutil.rmtree(run / "direct")
+    change(run / "run.json", lambda record: [record["files"].pop(n) for n in list(record["files"]) if "direct/" in n])
+    line = fails(capsys, "evaluate", str(run), pairs)
+    assert f"{run}: no model proposes outputs (direct, attention or seq2seq) for each item of {pairs}; train" in line
+    carry_out(pasted(line))
+    assert main(["evaluate", str(run), pairs]) == 0
+
+
+def test_measurements_do_not_replace_a_file_of_a_run(run: Path, capsys) -> None:
+    line = fails(capsys, "bench", "--suites", "loss", "--output", str(run / "run.json"))
+    assert f"--output: {run / 'run.json'} is a file of the run {run}; name another file" in line
 
 
 # Schemas.
@@ -362,10 +407,10 @@ def test_a_damaged_training_state_is_refused(run: Path, capsys) -> None:
     for wrong in ("{", json.dumps({**state, "step": -1}), json.dumps({**state, "learning_rate": math.nan}), "[]"):
         save_tensors(file, tensors, {"state": wrong})
         assert "stopped.safetensors: damaged (" in fails(capsys, *config)
-    save_tensors(file, {name: tensor for name, tensor in tensors.items() if "emit" not in name}, metadata)
-    assert "training.safetensors: not the state of this model" in fails(capsys, *config)
+    fewer = {name: tensor for name, tensor in tensors.items() if "emit" not in name}
+    save_tensors(file, fewer, {"state": metadata["state"]})
+    assert "stopped.safetensors: not the state of this model" in fails(capsys, *config)
     assert directory.model_file("direct").read_bytes() == before
-    directory.state_file("direct").unlink()
     save_tensors(file, tensors, metadata)
     assert TrainingState.read(file).step == state["step"]
     assert main(config) == 0
@@ -546,6 +591,320 @@ def test_several_processes_may_record_at_once(tmp_path: Path) -> None:
     for thread in record:
         thread.join()
     assert list(RunDirectory(tmp_path).header().files) == [f"role{n}/model.safetensors" for n in range(6)]
+
+
+# Trained models that train finds.
+
+
+def content_of(run: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(run)): file.read_bytes() for file in run.rglob("*") if file.is_file()}
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-8] ^= 1
+    file.write_bytes(content)
+
+
+def swap(one: Path, other: Path) -> None:
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a bit of a model": (lambda run: flip(run / "direct/model.safetensors"), "direct/model.safetensors: damaged (not"),
+    "roles": (lambda run: swap(run / "direct", run / "channel"), "direct: holds the channel model, not the direct"),
+    "a word list": (lambda run: (run / "lm/word_list.safetensors").unlink(), "lm/word_list.safetensors: missing"),
+    "a configuration": (lambda run: (run / "lm/config.json").unlink(), "lm/config.json: missing"),
+    "a vocabulary": (lambda run: (run / "input.vocabulary.json").unlink(), "input.vocabulary.json: missing"),
+}
+
+
+@pytest.mark.parametrize("further", [[], ["--training.max_epochs", "2"]])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_models_are_neither_finished_nor_trained_further(
+    run: Path, damage: str, further: list[str], capsys
+) -> None:
+    harm, told = DAMAGE[damage]
+    harm(run)
+    before = content_of(run)
+    line = fails(capsys, *train(run, *further))
+    assert f"{run}/{told}" in line
+    assert "; restore " in line
+    assert content_of(run) == before
+
+
+def test_finished_models_are_finished_after_the_command_given(run: Path, capsys) -> None:
+    flip(run / "lm" / "model.safetensors")
+    carry_out(pasted(fails(capsys, *train(run))))
+    capsys.readouterr()
+    assert main(train(run)) == 0
+    assert "nothing to do" in capsys.readouterr().err
+
+
+def test_weights_that_are_no_numbers_are_damage_if_they_were_not_trained(run: Path) -> None:
+    directory = RunDirectory(run)
+    tensors, metadata = load_tensors(directory.model_file("lm"))
+    save_tensors(directory.model_file("lm"), {name: tensor * math.nan for name, tensor in tensors.items()}, metadata)
+    with pytest.raises(NoisyChannelError, match="not the file that was trained"):
+        directory.load_model("lm")
+
+
+@pytest.mark.parametrize("lock", [True, False])
+@pytest.mark.parametrize("left", ["lm/model.safetensors", "weights.json"])
+def test_a_run_that_lost_its_header_is_not_replaced(run: Path, lock: bool, left: str, capsys) -> None:
+    (run / "run.json").unlink()
+    if lock:
+        (run / ".lock").touch()
+    for name in {"direct", "channel", "lm"} - {left.split("/")[0]}:
+        shutil.rmtree(run / name)
+    if left != "weights.json":
+        (run / "weights.json").unlink()
+    before = content_of(run)
+    line = fails(capsys, *train(run))
+    way = "start over (--overwrite)" if lock else "choose another run_dir"
+    assert f"{run / 'run.json'}: missing, but {run} holds trained models; restore it from a copy, or {way}" in line
+    assert content_of(run) == before
+    if not lock:  # nothing says that the directory is ours
+        assert "holds trained models" in fails(capsys, *train(run, "--overwrite"))
+        assert content_of(run) == before
+        return
+    assert main(train(run, "--overwrite")) == 0
+    assert not (run / "weights.json").exists()
+    assert RunDirectory.open(run).load_model("lm") is not None
+
+
+@pytest.fixture(scope="module")
+def of_two_groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = toy_config(tmp_path_factory.mktemp("groups"), rows=20, longest=4, max_epochs=1)
+    for file in map(Path, (*config.data.train, *config.data.dev)):
+        lines = file.read_text().splitlines()
+        file.write_text("".join(f"{line}\t{'ab'[n % 2]}\n" for n, line in enumerate(lines)))
+    config.data.columns = "input,output,group"
+    train_run(config, lambda event: None, lambda line: None)
+    return Path(config.run_dir)
+
+
+@pytest.fixture
+def groups(of_two_groups: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(of_two_groups, tmp_path / "groups"))
+
+
+def test_groups_that_are_damaged_are_not_finished(groups: Path, capsys) -> None:
+    whole = shutil.copytree(groups, groups.with_name("whole"))
+
+    def told(harm: Callable[[], object]) -> str:
+        harm()
+        line = fails(capsys, *train(groups))
+        shutil.rmtree(groups)
+        shutil.copytree(whole, groups)
+        return line
+
+    assert f"{groups}/a: holds the group 'b', not 'a'; restore it" in told(lambda: swap(groups / "a", groups / "b"))
+    assert f"{groups}/b/run.json: missing, so the group 'b'" in told((groups / "b" / "run.json").unlink)
+    assert f"{groups}/b/direct/model.safetensors: damaged" in told(lambda: flip(groups / "b/direct/model.safetensors"))
+    (groups / "run.json").unlink()
+    (groups / ".lock").touch()
+    assert f"{groups}/run.json: missing, but {groups} holds trained models" in fails(capsys, *train(groups))
+
+
+def test_a_deleted_group_is_trained_by_the_command_given(groups: Path, capsys) -> None:
+    shutil.rmtree(groups / "a")
+    line = fails(capsys, *train(groups))
+    assert f"{groups}/a/run.json: missing, so the group 'a' cannot be used; restore it from a copy, or" in line
+    carry_out(pasted(line))
+    assert RunDirectory.open(groups).group("a").load_model("direct") is not None
+
+
+# The states of trainings.
+
+FURTHER = ["--training.max_epochs", "2"]
+
+
+def other_model(run: Path) -> None:
+    """The state of a larger model of the same role, trained on the same data."""
+    other = replace(config_of(run), run_dir=str(run.with_name("larger")), models=["lm"])
+    other.lm = replace(other.lm, hidden_size=40)
+    train_run(other, lambda event: None, lambda line: None)
+    shutil.copy(run.with_name("larger") / "lm" / "stopped.safetensors", run / "lm")
+
+
+def flip_number(run: Path) -> None:
+    file = run / "lm" / "stopped.safetensors"
+    file.write_bytes(file.read_bytes().replace(b'\\"learning_rate\\": 0.01', b'\\"learning_rate\\": 0.03'))
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (lambda run: flip(run / "lm/stopped.safetensors"), "damaged (not what was saved: it has another checksum)"),
+        (flip_number, "damaged (not what was saved: it has another checksum)"),
+        (
+            lambda run: shutil.copy(run / "channel/stopped.safetensors", run / "lm"),
+            "the state of the channel model, not of the lm model; restore it from a copy, or ",
+        ),
+        (other_model, "not the state of this model; restore it from a copy, or "),
+        (lambda run: (run / "lm/stopped.safetensors").write_bytes(b"x"), "damaged or truncated"),
+    ],
+)
+def test_a_continuation_that_fails_changes_nothing(
+    run: Path, harm: Callable[[Path], object], told: str, capsys
+) -> None:
+    harm(run)
+    before = content_of(run)
+    assert f"{run}/lm/stopped.safetensors: {told}" in fails(capsys, *train(run, *FURTHER))
+    assert content_of(run) == before
+    assert NoisyChannel.load(run, device="cpu") is not None
+
+
+def test_an_interrupted_training_is_not_resumed_from_a_damaged_state(run: Path, capsys) -> None:
+    state = run / "lm" / "training.safetensors"
+    (run / "lm" / "stopped.safetensors").rename(state)
+    flip(state)
+    before = content_of(run)
+    assert f"{state}: damaged (not what was saved" in fails(capsys, *train(run, *FURTHER))
+    assert content_of(run) == before
+
+
+def test_a_state_of_an_earlier_version_is_continued(run: Path) -> None:
+    file = run / "lm" / "stopped.safetensors"
+    tensors, metadata = load_tensors(file)
+    state = json.loads(metadata["state"])
+    del state["role"]
+    save_tensors(file, tensors, {"state": json.dumps(state)})
+    assert main(train(run, *FURTHER, "--models", "lm")) == 0
+
+
+def test_the_checksum_of_tensors_depends_on_all_of_them() -> None:
+    one = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor(3)}
+    others: list[dict[str, torch.Tensor]] = [
+        {"a": torch.tensor([1.0, 2.5]), "b": one["b"]},
+        {"a": torch.tensor([[1.0, 2.0]]), "b": one["b"]},
+        {"a": one["a"].view(torch.int32), "b": one["b"]},
+        {"c": one["a"], "b": one["b"]},
+        {"a": one["a"]},
+    ]
+    sums = [tensors_checksum(each) for each in (one, *others)]
+    assert len(set(sums)) == len(sums)
+    assert tensors_checksum(dict(reversed(one.items()))) == sums[0]
+
+
+# What is no regular file.
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "lm/model.safetensors", "lm/stopped.safetensors", "lm/config.json"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_pipes_and_devices_in_a_run_are_refused(run: Path, name: str, kind: str, capsys) -> None:
+    (run / name).unlink()
+    os.mkfifo(run / name) if kind == "pipe" else (run / name).symlink_to("/dev/zero")
+    line = fails(capsys, *train(run, *FURTHER))
+    assert line.startswith(f"noisychannel: {run / name}: ")
+    assert "not a regular file" in line
+    assert not list(run.rglob("training.safetensors"))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "link to nothing", "directory"])
+def test_a_lock_is_a_regular_file(run: Path, kind: str, capsys) -> None:
+    lock, precious = run / ".lock", run.with_name("precious")
+    precious.write_text("content")
+    match kind:
+        case "pipe":
+            os.mkfifo(lock)
+        case "directory":
+            lock.mkdir()
+        case _:
+            lock.symlink_to(precious if kind == "link" else run.with_name("nothing"))
+    line = fails(capsys, *train(run))
+    assert f"{lock}: not a regular file, so it cannot be the lock of the run; remove it, then try again" in line
+    assert precious.read_text() == "content"
+    assert not run.with_name("nothing").exists()
+
+
+def test_a_lock_that_was_left_is_not_emptied(run: Path) -> None:
+    precious = run.with_name("precious")
+    precious.write_text("content")
+    (run / ".lock").hardlink_to(precious)
+    assert main(train(run)) == 0
+    assert precious.read_text() == "content"
+
+
+@pytest.mark.parametrize("group", ["", "a"])
+def test_a_link_in_the_place_of_the_data_is_removed_alone(group: str, run: Path, groups: Path) -> None:
+    place = groups / group if group else run
+    whole = groups if group else run
+    elsewhere = place.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "train.inputs").write_text("content")
+    (place / ".data").symlink_to(elsewhere)
+    assert main(train(whole, *FURTHER, "--models", "direct")) == 0
+    assert [file.read_text() for file in elsewhere.iterdir()] == ["content"]
+    assert not (place / ".data").is_symlink()
+
+
+def test_a_directory_that_another_process_changes_is_waited_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checksums, "SECONDS_FOR_LOCK", 0.05)
+    with (
+        checksums.locked(tmp_path),
+        pytest.raises(NoisyChannelError, match=f"^{tmp_path}: another process is changing it; try again"),
+        checksums.locked(tmp_path),
+    ):
+        pytest.fail("both are inside")
+    with checksums.locked(tmp_path):
+        pass
+
+
+# What is no run directory.
+
+
+def test_a_file_or_a_model_is_no_run_directory(run: Path, inputs: str, tmp_path: Path, capsys) -> None:
+    assert f"{inputs}: is a file, not a run directory" in fails(capsys, "decode", inputs, inputs)
+    line = fails(capsys, "decode", str(run / "direct"), inputs)
+    assert f"{run / 'direct'}: a model of a run, not a run directory; did you mean {run}?" in line
+    line = fails(capsys, "train", str(run / "config.yaml"), "--run_dir", inputs)
+    assert f"run_dir: {inputs} is a file; choose another run_dir" in line
+
+
+# Runs that were moved.
+
+
+def test_the_configuration_of_a_run_is_that_of_the_run_where_it_lies(
+    trained: Path, run: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """A copy, whose configuration names the original; a moved one, whose configuration names nothing."""
+    original = content_of(trained)
+    moved = shutil.move(shutil.copytree(run, run.with_name("first")), run.with_name("moved"))
+    (moved / "config.yaml").write_text(
+        (moved / "config.yaml").read_text().replace(f"run_dir: {trained}", f"run_dir: {run.with_name('first')}")
+    )
+    for place in (run, moved):
+        assert main(["train", str(place / "config.yaml")]) == 0
+        assert f"{place}: nothing to do" in capsys.readouterr().err
+        assert main(["train", str(place / "config.yaml"), "--lm.max_epochs", "2", "--models", "lm"]) == 0
+        assert parse_config(place / "config.yaml").run_dir == str(place)
+        assert checksum(place / "lm" / "model.safetensors") != checksum(trained / "lm" / "model.safetensors")
+    assert not run.with_name("first").exists()
+    assert content_of(trained) == original
+    monkeypatch.chdir(moved)
+    shutil.rmtree(run)
+    assert parse_config(Path("config.yaml")).run_dir == str(moved)
+    other = str(run.with_name("other"))
+    assert parse_config(Path("config.yaml"), ["--run_dir", other]).run_dir == other
+
+
+def test_the_configuration_of_a_group_is_that_of_the_whole_run(
+    of_two_groups: Path, groups: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    assert main(["train", str(groups / "a" / "config.yaml")]) == 0
+    assert f"{groups}: nothing to do" in capsys.readouterr().err
+    monkeypatch.chdir(groups / "a")
+    assert parse_config(Path("config.yaml")).run_dir == ".."
+    monkeypatch.chdir(groups)
+    assert parse_config(Path("config.yaml")).run_dir == "."
+    assert parse_config(of_two_groups / "a" / "config.yaml").run_dir == str(of_two_groups)
 
 
 # Stale weights.

@@ -124,6 +124,7 @@ def test_weights_that_are_not_finite_are_refused_when_loaded(trained: Path, tmp_
     tensors, metadata = load_tensors(run.model_file("lm"))
     tensors["word.bias"][2] = torch.inf
     save_tensors(run.model_file("lm"), tensors, metadata)
+    run.record_files("lm")
     with pytest.raises(BadInputError, match=r"NaN or infinite weights \(word\.bias\); the training of lm diverged"):
         run.load_model("lm")
 
@@ -176,6 +177,8 @@ def test_the_word_list_is_written_again_and_recorded_once(trained: Path, tmp_pat
     config.training.max_epochs = 2
     run = RunDirectory(Path(config.run_dir))
     before = run.word_list_file.read_bytes()
+    # As if it had been interrupted before its end.
+    run.stopped_file("lm").rename(run.state_file("lm"))
     run.word_list_file.unlink()
     assert {model.label for model in train(config)} == {"direct", "lm"}
     assert run.word_list_file.read_bytes() == before

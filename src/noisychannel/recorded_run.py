@@ -71,6 +71,11 @@ class RecordedRun(RunFiles):
 
     def _read_header(self) -> RunHeader:
         file = self.header_file
+        if not file.exists() and self._group:
+            raise NoisyChannelError(
+                f"{file}: missing, so the group {self._group!r} cannot be used; restore it from a copy, "
+                f"or {self.starting_over()}"
+            )
         if not file.exists():
             raise BadInputError(f"{self.path}: not a run directory (no run.json); create one with noisychannel train")
         header = read_record(file, RunHeader, self.starting_over(), [FORMAT])
@@ -83,13 +88,16 @@ class RecordedRun(RunFiles):
 
     def record_files(self, role: str) -> None:
         """Keep the checksums of the model of a role. They are verified when it is loaded and its training is over."""
-        files = [self.model_config_file(role), self.model_file(role), *([self.word_list_file] if role == "lm" else [])]
-        sums = {self._name(file): checksum(file) for file in files if file.exists()}
+        sums = {self._name(file): checksum(file) for file in self.recorded_files(role) if file.exists()}
         with locked(self.path):
             self.forget("header")
             header = self.header()
             others = {name: old for name, old in header.files.items() if not name.startswith(f"{role}/")}
             self._write_header(replace(header, files={**others, **sums}))
+
+    def recorded_files(self, role: str) -> list[Path]:
+        """What the training of a role leaves, and run.json keeps checksums of."""
+        return [self.model_config_file(role), self.model_file(role), *([self.word_list_file] if role == "lm" else [])]
 
     def model_checksum(self, role: str) -> str:
         """The checksum of the model of a role: the recorded one if its training is over."""

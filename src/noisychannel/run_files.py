@@ -25,6 +25,9 @@ from pathlib import Path
 from noisychannel.models.registry import ROLES
 
 OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard")
+HIDDEN_FILES = (".data", ".lock", ".old")
+"""During training only."""
+VOCABULARIES = tuple(f"{side}.{kind}" for side in ("input", "output") for kind in ("vocabulary.json", "sentencepiece"))
 LONGEST_NAME = 200
 """Bytes of a directory's name."""
 
@@ -81,8 +84,7 @@ class RunFiles:
 
     def vocabulary_files(self) -> list[Path]:
         """Those that exist."""
-        names = [f"{side}.{kind}" for side in ("input", "output") for kind in ("vocabulary.json", "sentencepiece")]
-        return [self.path / name for name in names if (self.path / name).exists()]
+        return [self.path / name for name in VOCABULARIES if (self.path / name).exists()]
 
     def finished(self, role: str) -> bool:
         return self.model_file(role).exists() and not self.state_file(role).exists()
@@ -95,22 +97,34 @@ class RunFiles:
                 has_model = self.model_file(role).exists()
                 best = "this is its best model so far" if has_model else "it has no model yet"
                 warnings.append(
-                    f"{self.path}: the training of {role} is unfinished, {best}; finish it with {self._train()}"
+                    f"{self.path}: the training of {role} is unfinished, {best}; finish it with {self.training()}"
                 )
         return warnings
 
     def training_again(self, role: str) -> str:
         """The command that trains one model anew."""
-        return f"train it again: {shlex.join(['rm', '-rf', str(self.model_dir(role))])} && {self._train()}"
+        return f"train it again: {shlex.join(['rm', '-rf', str(self.model_dir(role))])} && {self.training()}"
 
     def starting_over(self) -> str:
         """The command that trains everything anew."""
-        return f"start over: {self._train()} --overwrite"
+        return f"start over: {self.training()} --overwrite"
 
-    def _train(self) -> str:
+    def training(self) -> str:
+        """The command that trains what is missing."""
         # A run that was moved or copied has another path than its configuration says.
         whole = self.path.parent if (self.path.parent / "run.json").exists() else self.path
-        return shlex.join(["noisychannel", "train", str(self.config_file), "--run_dir", str(whole)])
+        config = self.config_file if self.config_file.exists() else whole / "config.yaml"
+        return shlex.join(["noisychannel", "train", str(config), "--run_dir", str(whole)])
+
+
+def run_that_owns(file: Path) -> Path | None:
+    """The run directory of which this is, or would be, one of its own files; None if there is none."""
+    resolved = file.resolve()
+    for directory in resolved.parents:
+        own = (*ROLES, *OWN_FILES, *HIDDEN_FILES, *VOCABULARIES)
+        if resolved.relative_to(directory).parts[0] in own and (directory / "run.json").exists():
+            return directory
+    return None
 
 
 def directory_name(group: str) -> str:

@@ -45,8 +45,12 @@ class RunDirectory(RecordedRun):
     def open(path: Path) -> RunDirectory:
         """An existing run, of a version that this one can read."""
         run = RunDirectory(path)
+        if path.exists() and not path.is_dir():
+            raise BadInputError(f"{path}: is a file, not a run directory")
         if not path.is_dir():
             raise BadInputError(f"{path}: no such run directory; create one with noisychannel train")
+        if path.name in ROLES and not run.header_file.exists() and RunDirectory(path.parent).header_file.exists():
+            raise BadInputError(f"{path}: a model of a run, not a run directory; did you mean {path.parent}?")
         run.header()
         return run
 
@@ -147,12 +151,12 @@ class RunDirectory(RecordedRun):
                 f"{file}: does not fit config.json beside it; restore both from a copy, or {self.training_again(role)}"
             )
         model.load_state_dict(tensors, assign=True)
+        self.verify(file, self.training_again(role), role)
         if (parameter := non_finite_parameter(model)) is not None:
             raise BadInputError(
                 f"{file}: NaN or infinite weights ({parameter}); the training of {role} diverged: "
                 "train it again with a lower learning rate"
             )
-        self.verify(file, self.training_again(role), role)
         return model.to(device).eval()
 
     def _model_description(self, role: str) -> ModelDescription:
@@ -175,6 +179,13 @@ class RunDirectory(RecordedRun):
         description = record.description(role, sizes, file, again)
         self.verify(file, again, role)
         return description
+
+    def verify_model(self, role: str) -> None:
+        """Refuse a trained model whose files are not those that its training left."""
+        again = self.training_again(role)
+        self.check_role(role)
+        for file in self.recorded_files(role):
+            self.verify(file, again, role)
 
     def check_role(self, role: str) -> None:
         """Refuse the directory of a role if it holds the model of another one."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -27,6 +29,15 @@ def save_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     ordered = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     ordered += b" " * (-len(ordered) % 8)
     write_bytes(file, len(ordered).to_bytes(8, "little"), ordered, content[end:])
+
+
+def tensors_checksum(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, types, shapes and content, in hexadecimal; the order does not matter."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -11,6 +11,7 @@ from noisychannel.arguments import parse_options
 from noisychannel.atomic import write_text
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError
+from noisychannel.run_files import run_that_owns
 
 USAGE = """usage: noisychannel bench [--suites '[loss,train,decode]'] [--device auto] [--output FILE]
 
@@ -51,6 +52,8 @@ def run(words: list[str]) -> int:
             raise BadInputError(f"--suites: unknown suite {suite!r}; the suites are {', '.join(SUITES)}")
     if options.output is not None and (Path(options.output).is_dir() or not Path(options.output).parent.is_dir()):
         raise BadInputError(f"--output: {options.output} cannot be a file; name one in an existing directory")
+    if options.output is not None and (owner := run_that_owns(Path(options.output))) is not None:
+        raise BadInputError(f"--output: {options.output} is a file of the run {owner}; name another file")
     device = choose_device(options.device).type
     lines: list[str] = []
     for suite in options.suites:

@@ -9,8 +9,11 @@ from pathlib import Path
 from noisychannel.arguments import parse_options
 from noisychannel.atomic import write_text
 from noisychannel.cli.progress import TerminalReporter
+from noisychannel.data.files import find_files
+from noisychannel.data.rows import HUB
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
+from noisychannel.run_files import run_that_owns
 from noisychannel.runs import RunDirectory
 
 USAGE = """usage: noisychannel evaluate RUN FILE [--metrics '[accuracy,edit_distance]'] [--baselines '[identity,rules]']
@@ -42,12 +45,23 @@ class EvaluateCommand(EvaluateOptions):
     json: str | None = None
 
 
+def _check_results(file: Path, inputs: list[str]) -> None:
+    """Refuse to replace what is evaluated, or a file of a run, by the results."""
+    if file.is_dir() or not file.parent.is_dir():
+        raise BadInputError(f"--json: {file} cannot be a file; name one in an existing directory")
+    evaluated = [name for name in inputs if not name.startswith(HUB)]
+    if file.is_file() and any(file.samefile(other) for other in find_files(evaluated)):
+        raise BadInputError(f"--json: {file} is a file that is evaluated; name another file")
+    if (owner := run_that_owns(file)) is not None:
+        raise BadInputError(f"--json: {file} is a file of the run {owner}; name another file")
+
+
 def run(words: list[str]) -> int:
     options = parse_options(EvaluateCommand, words, ("run", "file"), USAGE)
     if not options.run or not options.file:
         raise BadInputError("evaluate needs a run directory and a test set: noisychannel evaluate runs/demo test.tsv")
-    if options.json is not None and (Path(options.json).is_dir() or not Path(options.json).parent.is_dir()):
-        raise BadInputError(f"--json: {options.json} cannot be a file; name one in an existing directory")
+    if options.json is not None:
+        _check_results(Path(options.json), [options.file, *options.outputs])
     table = evaluate_run(RunDirectory.open(Path(options.run)), options, TerminalReporter())
     print(table.table())
     if options.json is not None:

@@ -103,6 +103,11 @@ def evaluate_run(
                 f"list inside the language model; tune again: {command_line('tune', run.path)}"
             )
     names = options.systems or _systems_of_all(list(runs.values()), reporter)
+    if not names:
+        raise BadInputError(
+            f"{run.path}: no model proposes outputs (direct, attention or seq2seq) for each item of {options.file}; "
+            f"train one: {run.training()} --models direct"
+        )
     if not options.systems and names == ["direct"]:
         reporter.warn(
             f"{run.path}: not tuned, so the direct model is evaluated alone; "

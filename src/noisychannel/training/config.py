@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from noisychannel.arguments import Bounds, Count, Positive, Seed, check_bounds, read_config
+from noisychannel.arguments import Bounds, Count, Positive, Seed, check_bounds, given_values, read_config
 from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError
 from noisychannel.models.registry import ROLES, Role
@@ -163,7 +164,25 @@ class RunConfig:
 
 
 def parse_config(file: Path, words: Sequence[str] = ()) -> RunConfig:
-    """Read a configuration file; options such as ``--direct.hidden_size 256`` override its keys."""
+    """Read a configuration file; options such as ``--direct.hidden_size 256`` override its keys.
+
+    The config.yaml of a run, or of one of its groups, is that of the run where it lies, which may have been moved.
+    """
     config = read_config(RunConfig, file, words)
+    run_dir = _run_of(file)
+    if run_dir is not None and "run_dir" not in given_values(RunConfig, words) and not _same(run_dir, config.run_dir):
+        config.run_dir = str(run_dir)
     config.check()
     return config
+
+
+def _run_of(file: Path) -> Path | None:
+    """The run directory whose configuration a file is; None if it is that of no run."""
+    if file.name != "config.yaml" or not (file.parent / "run.json").exists():
+        return None
+    above = Path(os.path.normpath(file.parent / ".."))
+    return above if (above / "run.json").exists() else file.parent
+
+
+def _same(run_dir: Path, other: str) -> bool:
+    return Path(other).exists() and run_dir.samefile(other)

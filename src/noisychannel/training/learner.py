@@ -83,10 +83,10 @@ class Learner:
         data = self.train_corpus.fingerprint
         if self.files.state_file(role).exists():
             self.files.check_role(role)
-            self.state = TrainingState.load(self.files.state_file(role), self.model, self.optimiser, data)
+            self.state = TrainingState.load(self.files.state_file(role), self.model, self.optimiser, role, data)
             self.state.threads = self.state.threads or job.threads
         else:
-            self.state = TrainingState(rate, data, job.threads)
+            self.state = TrainingState(rate, data, job.threads, role)
             if world.leads:
                 self.files.write_model_config(role, description)
                 self.state.save(self.files.state_file(role), self.model, self.optimiser)

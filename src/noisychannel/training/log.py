@@ -53,6 +53,12 @@ class MetricsLog:
             self._board.close()
 
 
+def check_regular(file: Path) -> None:
+    """Refuse a pipe or a device in the place of the file, which would be read for ever."""
+    if file.exists() and not file.is_file():
+        raise NoisyChannelError(f"{file}: not a regular file; remove it, then try again")
+
+
 def forget_after(file: Path, model: str, state: TrainingState | None) -> None:
     """Remove the records of a model that will be written again, and lines that are incomplete or damaged.
 
@@ -60,6 +66,7 @@ def forget_after(file: Path, model: str, state: TrainingState | None) -> None:
     """
     if not file.exists():
         return
+    check_regular(file)
     # A state is saved after the records of its step, or before all of them: a training that ends evaluates once more.
     last = {"train": -1, "dev": -1}
     if state is not None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -23,14 +20,16 @@ from noisychannel.data.sources import SOURCE_KEYS, SourceFiles, Sources, compare
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.registry import ROLES, Role
-from noisychannel.run_files import directory_name
+from noisychannel.run_files import VOCABULARIES, directory_name
 from noisychannel.run_records import DataRecord
 from noisychannel.runs import RunDirectory
+from noisychannel.tensors import load_shapes
 from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.events import Finished, Listener
 from noisychannel.training.jobs import choose_processes, run_jobs
 from noisychannel.training.learner import Job
-from noisychannel.training.log import forget_after
+from noisychannel.training.lock import locked_run
+from noisychannel.training.log import check_regular, forget_after
 from noisychannel.training.loop import train_model
 from noisychannel.training.memory import check_prepared, check_sizes, processes_that_fit
 from noisychannel.training.state import TrainingState
@@ -38,7 +37,6 @@ from noisychannel.training.world import World
 
 Say = Callable[[str], object]
 
-SECONDS_FOR_LOCK = 1.0
 UNFINISHED_FILE = re.compile(r"\..+\.\d+\.tmp")
 """The name under which ``atomic`` writes a file before it is complete."""
 
@@ -61,7 +59,7 @@ def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: 
     try:
         if world.size == 1:
             return train_runs([config], listen, say, overwrite)
-        with _locked(run) if world.leads else nullcontext() as lock:
+        with locked_run(run) if world.leads else nullcontext() as lock:
             if lock is not None:
                 jobs = _prepare_run(run, config, say, overwrite, lock.begun)
             world.wait()
@@ -84,7 +82,7 @@ def train_runs(
         locks: list[int] = []
         for config in configs:
             run = RunDirectory(Path(config.run_dir))
-            lock = stack.enter_context(_locked(run))
+            lock = stack.enter_context(locked_run(run))
             jobs += _prepare_run(run, config, say, overwrite, lock.begun)
             locks.append(lock.descriptor)
         if not jobs:
@@ -100,7 +98,7 @@ def train_runs(
 def prepare_run(config: RunConfig, say: Say = print) -> None:
     """Create a run with its vocabularies, for other runs to share, and train nothing yet."""
     run = RunDirectory(Path(config.run_dir))
-    with _locked(run) as lock:
+    with locked_run(run) as lock:
         _prepare_run(run, config, say, False, lock.begun)
         _remove_data(run)
 
@@ -123,7 +121,13 @@ def _close(run: RunDirectory, jobs: Sequence[Job], say: Say) -> None:
 
 def _remove_data(run: RunDirectory) -> None:
     for place in (run, *run.groups()):
-        shutil.rmtree(place.data_dir, ignore_errors=True)
+        _discard(place.data_dir)
+
+
+def _discard(data_dir: Path) -> None:
+    """Remove encoded data as far as possible, or a link in its place."""
+    with suppress(NoisyChannelError):
+        _remove(data_dir)
 
 
 def _remove_unfinished_files(run: RunDirectory) -> None:
@@ -140,16 +144,23 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     ``begun``: a directory without run.json contains the unfinished preparation of an earlier training.
     """
     ours = run.header_file.exists()
+    if not ours and not (begun and overwrite) and _holds_models(run):
+        way = "start over (--overwrite)" if begun else "choose another run_dir"
+        raise BadInputError(
+            f"{run.header_file}: missing, but {run.path} holds trained models; restore it from a copy, or {way}"
+        )
     if not ours and not begun and any(p.name != ".lock" for p in run.path.iterdir()):
         raise BadInputError(f"{run.path}: not empty, and not a run directory; choose another run_dir, or remove it")
     _remove_unfinished_files(run)
     resumed = ours and not overwrite
     record = config
     codecs: dict[str, tuple[Codec, Codec]] | None = None
+    jobs: list[Job] = []
     if resumed:
         record = _continued(run, config)
-        groups = run.header().groups
-        if not (jobs := _jobs(run, config, groups)):
+        codecs = _codecs(run)
+        _verify_models(run, config)
+        if not (jobs := _jobs(run, config, run.header().groups)):
             _check_sources(run, config, say)
             _remove_data(run)
             say(
@@ -157,7 +168,6 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
                 "a larger limit; a model that ran out of patience does not. --overwrite deletes all and starts over"
             )
             return []
-        codecs = _codecs(run)
     roles = list(dict.fromkeys(job.role for job in jobs)) if resumed else config.models
     check_sizes(config, roles)
     sources = Sources(config.data)
@@ -166,6 +176,9 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         if list(codecs) == [""]:  # one for all groups
             codecs = dict.fromkeys((row.group for row in DataSource(config.data).rows("train")), codecs[""])
 
+    for place in (run, *run.groups()) if resumed else (run,):
+        if place.data_dir.is_symlink():  # what it points to is not ours
+            _remove(place.data_dir)
     # Nothing is removed before the new data has been read without errors.
     with _leaving_no_data(run):
         prepared = prepare(config.data, lambda group: _data_dir(run, group, resumed), codecs)
@@ -174,6 +187,8 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
             check_prepared(config, roles, data, group)
             if resumed:
                 _check_data(run.group(group), data, config)
+        for job in jobs:
+            _check_state(job)
     if not resumed:
         _clear(run, list(prepared))
     for group, data in prepared.items():
@@ -189,6 +204,40 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     for job in jobs:
         _take_up(job, say)
     return jobs
+
+
+def _holds_models(run: RunDirectory) -> bool:
+    """Whether a directory without run.json has models or weights that nobody has asked to replace."""
+    if RunDirectory(run.path / ".old").header_file.exists():  # the unfinished work of --overwrite
+        return False
+    names = ["weights.json", *(f"{role}/model.safetensors" for role in ROLES)]
+    return any(file for name in names for place in ("", "*/") for file in run.path.glob(place + name))
+
+
+def _verify_models(run: RunDirectory, config: RunConfig) -> None:
+    """Refuse trained models that are damaged or exchanged: further training would give them valid checksums."""
+    for group in run.groups():
+        for role in config.models:
+            if group.finished(role):
+                group.verify_model(role)
+
+
+def _check_state(job: Job) -> None:
+    """Refuse a state from which a model cannot continue, before anything is changed."""
+    files, role = RunDirectory(job.run_dir), job.role
+    check_regular(files.metrics_file)
+    finished = files.finished(role)
+    state_file = files.stopped_file(role) if finished else files.state_file(role)
+    if not state_file.exists():
+        return
+    files.check_role(role)
+    data = open_corpus(files.data_dir, ROLES[role].trained_on, "train").fingerprint
+    _, tensors = TrainingState.verified(state_file, role, data)
+    weights = {name: tuple(tensor.shape) for name, tensor in tensors.items() if name.startswith("model.")}
+    if finished and weights != {f"model.{name}": shape for name, shape in load_shapes(files.model_file(role)).items()}:
+        raise NoisyChannelError(
+            f"{state_file}: not the state of this model; restore it from a copy, or {files.training_again(role)}"
+        )
 
 
 def _take_up(job: Job, say: Say) -> None:
@@ -231,7 +280,7 @@ def _leaving_no_data(run: RunDirectory) -> Iterator[None]:
         yield
     except BaseException:
         for leftover in [run.data_dir, *run.path.glob("[!.]*/.data")]:
-            shutil.rmtree(leftover, ignore_errors=True)
+            _discard(leftover)
             if leftover.parent != run.path and not any(leftover.parent.iterdir()):
                 with suppress(OSError):
                     leftover.parent.rmdir()
@@ -338,6 +387,8 @@ def _clear(run: RunDirectory, groups: list[str]) -> None:
     It goes last, because it knows the groups. A link is removed, not what it points to.
     """
     old = RunDirectory(run.path / ".old")
+    if old.path.is_symlink():
+        _remove(old.path)
     try:
         old.path.mkdir(exist_ok=True)
         if run.header_file.exists():
@@ -351,8 +402,7 @@ def _clear(run: RunDirectory, groups: list[str]) -> None:
             _remove(directory)
             continue
         names = (*ROLES, "tensorboard", "metrics.jsonl", "weights.json", "config.yaml", "run.json")
-        sides = [f"{side}.{kind}" for side in ("input", "output") for kind in ("vocabulary.json", "sentencepiece")]
-        for name in (*names, *sides):
+        for name in (*names, *VOCABULARIES):
             _remove(directory / name)
         if directory != run.path and directory.exists() and not any(directory.iterdir()):
             directory.rmdir()
@@ -371,58 +421,6 @@ def _remove(path: Path) -> None:
         raise NoisyChannelError(
             f"{error.filename or path}: cannot be removed ({error.strerror or error}); fix that, then try again"
         ) from error
-
-
-class _Lock(NamedTuple):
-    begun: bool
-    """Whether the content of the directory is ours to replace."""
-    descriptor: int
-
-
-@contextmanager
-def _locked(run: RunDirectory) -> Iterator[_Lock]:
-    """Keep other processes from training in the directory."""
-    file = run.path / ".lock"
-    try:
-        run.path.mkdir(parents=True, exist_ok=True)
-        begun = file.exists()
-        empty = not any(run.path.iterdir())
-        ours = begun or empty or run.header_file.exists()
-        lock = _acquire(file)
-    except OSError as error:
-        raise cannot_write(run.path, error) from error
-    with lock:
-        try:
-            yield _Lock(begun or empty, lock.fileno())
-        finally:
-            # The file stays if our preparation was interrupted. It marks the content as ours to replace.
-            left_over = ours and not run.header_file.exists()
-            if not left_over or [p.name for p in run.path.iterdir()] == [file.name]:
-                file.unlink(missing_ok=True)
-            if empty and not any(run.path.iterdir()):
-                run.path.rmdir()
-
-
-def _acquire(file: Path) -> IO[str]:
-    """Lock a file. The processes of a training that was killed hold the lock for a moment longer."""
-    deadline = time.monotonic() + SECONDS_FOR_LOCK
-    while True:
-        with ExitStack() as stack:
-            lock = stack.enter_context(file.open("w"))
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise BadInputError(
-                        f"{file.parent}: in use by another process; wait until it has finished, "
-                        "or choose another run_dir"
-                    ) from None
-                time.sleep(0.05)
-                continue
-            # Whoever held the lock may have removed the file since it was opened.
-            if file.exists() and file.stat().st_ino == os.fstat(lock.fileno()).st_ino:
-                stack.pop_all()
-                return lock
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from noisychannel.errors import NoisyChannelError
-from noisychannel.schemas import InfiniteRecord, parse_record
-from noisychannel.tensors import load_metadata, load_tensors, save_tensors
+from noisychannel.schemas import InfiniteRecord, damaged, parse_record
+from noisychannel.tensors import load_metadata, load_tensors, save_tensors, tensors_checksum
 from noisychannel.training.config import Limits
 
 
@@ -32,6 +32,8 @@ class TrainingState(InfiniteRecord):
     """The fingerprint of the training corpus."""
     threads: int = 0
     """CPU threads of each operation, which decide the rounding; 0 if a version before 0.3 has not recorded them."""
+    role: str = ""
+    """Whose state it is; empty if a version before 0.3 has not recorded it."""
     epoch: int = 0
     position: int = 0
     """Updates done in this epoch."""
@@ -63,17 +65,33 @@ class TrainingState(InfiniteRecord):
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
         for n, moments in optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{n}.{name}": tensor for name, tensor in moments.items()}
-        save_tensors(file, tensors, {"state": json.dumps(asdict(self))})
+        on_cpu = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
+        numbers = json.dumps(asdict(self))
+        save_tensors(file, on_cpu, {"state": numbers, "checksum": _checksum(on_cpu, numbers)})
 
     @staticmethod
-    def load(file: Path, model: nn.Module, optimiser: torch.optim.Optimizer, data: str) -> TrainingState:
-        """Restore model and optimiser. An error if the data has changed since."""
+    def verified(file: Path, role: str, data: str) -> tuple[TrainingState, dict[str, Tensor]]:
+        """The numbers and the tensors. An error if they are damaged, of another role, or of other data."""
         tensors, metadata = load_tensors(file)
-        state = _state(file, metadata)
+        state, again = _state(file, metadata), _training_again(file)
+        recorded = metadata.get("checksum")  # versions before 0.3 have none
+        if recorded is not None and recorded != _checksum(tensors, metadata["state"]):
+            raise damaged(file, "not what was saved: it has another checksum", again)
+        if state.role not in ("", role):
+            raise NoisyChannelError(
+                f"{file}: the state of the {state.role} model, not of the {role} model; restore it from a copy, "
+                f"or {again}"
+            )
         if state.data != data:
             raise NoisyChannelError(
                 f"{file}: the training data has changed since; restore it, or start over (--overwrite)"
             )
+        return state, tensors
+
+    @staticmethod
+    def load(file: Path, model: nn.Module, optimiser: torch.optim.Optimizer, role: str, data: str) -> TrainingState:
+        """Restore model and optimiser from a state that is ``verified``."""
+        state, tensors = TrainingState.verified(file, role, data)
         weights = {k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")}
         moments: dict[int, dict[str, Any]] = {}
         for key, tensor in tensors.items():
@@ -96,6 +114,11 @@ class TrainingState(InfiniteRecord):
 
 def _state(file: Path, metadata: Mapping[str, str]) -> TrainingState:
     return parse_record(metadata.get("state", ""), TrainingState, file, _training_again(file))
+
+
+def _checksum(tensors: Mapping[str, Tensor], numbers: str) -> str:
+    """Of everything in a state."""
+    return hashlib.sha256(f"{tensors_checksum(tensors)} {numbers}".encode()).hexdigest()
 
 
 def _training_again(file: Path) -> str:

@@ -1,0 +1,90 @@
+"""The lock of a run directory, which one training at a time holds."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from noisychannel.atomic import cannot_write
+from noisychannel.errors import BadInputError
+from noisychannel.run_files import RunFiles
+
+SECONDS_FOR_LOCK = 1.0
+
+
+class Lock(NamedTuple):
+    begun: bool
+    """Whether the content of the directory is ours to replace."""
+    descriptor: int
+
+
+@contextmanager
+def locked_run(run: RunFiles) -> Iterator[Lock]:
+    """Keep other processes from training in the directory."""
+    file = run.path / ".lock"
+    if run.path.exists() and not run.path.is_dir():
+        raise BadInputError(f"run_dir: {run.path} is a file; choose another run_dir")
+    try:
+        run.path.mkdir(parents=True, exist_ok=True)
+        begun = file.exists()
+        empty = not any(run.path.iterdir())
+        ours = begun or empty or run.header_file.exists()
+        lock = _acquire(file)
+    except OSError as error:
+        raise cannot_write(run.path, error) from error
+    with lock:
+        try:
+            yield Lock(begun or empty, lock.fileno())
+        finally:
+            # The file stays if our preparation was interrupted. It marks the content as ours to replace.
+            left_over = ours and not run.header_file.exists()
+            if not left_over or [p.name for p in run.path.iterdir()] == [file.name]:
+                file.unlink(missing_ok=True)
+            if empty and not any(run.path.iterdir()):
+                run.path.rmdir()
+
+
+def _acquire(file: Path) -> IO[bytes]:
+    """Lock a file. The processes of a training that was killed hold the lock for a moment longer."""
+    deadline = time.monotonic() + SECONDS_FOR_LOCK
+    while True:
+        with ExitStack() as stack:
+            lock = stack.enter_context(_open_lock(file))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise BadInputError(
+                        f"{file.parent}: in use by another process; wait until it has finished, "
+                        "or choose another run_dir"
+                    ) from None
+                time.sleep(0.05)
+                continue
+            # Whoever held the lock may have removed the file since it was opened.
+            if file.exists() and file.lstat().st_ino == os.fstat(lock.fileno()).st_ino:
+                stack.pop_all()
+                return lock
+
+
+def _open_lock(file: Path) -> IO[bytes]:
+    """Open a lock, or create it. A link is not followed, and nothing else than a regular file is opened."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    except OSError:
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            raise _not_a_lock(file) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_a_lock(file)
+    return os.fdopen(descriptor, "r+b", buffering=0)
+
+
+def _not_a_lock(file: Path) -> BadInputError:
+    return BadInputError(f"{file}: not a regular file, so it cannot be the lock of the run; remove it, then try again")
