@@ -67,6 +67,18 @@ def test_more_answers_than_fit_are_refused_with_the_number_that_fits() -> None:
     assert 100 < most < 3000
 
 
+def test_an_answer_that_does_not_fit_alone_is_no_question_of_n_best() -> None:
+    for settings, remedy in (
+        ({"max_length": 2**40, "memory_gib": 1.0}, "; lower max_length, or set memory to"),
+        ({"memory_gib": 1e-300}, "GiB; set memory to"),
+    ):
+        with pytest.raises(SearchTooLargeError, match=remedy):
+            decoder(**settings).decode(INPUTS)
+    model = Seq2Seq(8, 8, 4)
+    with pytest.raises(SearchTooLargeError, match="; lower max_length, or set memory to"):
+        beam_search(model, INPUTS, SearchSettings(max_length=2**40, memory=1.0))
+
+
 def test_a_search_takes_about_as_much_memory_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(1)
     models, weights = (SSNT(40, 40, 16).double(), SSNT(40, 40, 16).double()), Weights(1.0, 0.5, 0.0, 1.0)
@@ -128,6 +140,20 @@ def test_pairs_are_scored_in_parts_that_fit() -> None:
     assert ConditionalScorer(models.direct, settings)(xs, ys) == pytest.approx(whole, abs=1e-9)
     with pytest.raises(SearchTooLargeError, match=r"^scoring 5001 symbols given 5001 needs about"):
         ConditionalScorer(models.direct, settings)([[4] * 5000 + [EOS]], [[4] * 5000])
+
+
+def test_a_text_with_an_output_that_does_not_fit_is_refused_and_others_are_scored() -> None:
+    small, outputs = decoder(memory_gib=0.0005), [[[4], [5, 4]], [[6], [4] * 5000], [[5]]]
+    with pytest.raises(SearchTooLargeError):
+        small.score(INPUTS, outputs)
+    refused: dict[int, str] = {}
+    scored = small.score(INPUTS, outputs, refuse=lambda n, reason: refused.update({n: str(reason)}))
+    assert list(refused) == [1]
+    assert refused[1].startswith("scoring 5001 symbols given 2 needs about")
+    outputs[1] = []
+    assert [[y.tokens for y in of_input] for of_input in scored] == [[tuple(y) for y in ys] for ys in outputs]
+    for found, whole in zip(scored, decoder().score(INPUTS, outputs), strict=True):
+        assert [y.score for y in found] == pytest.approx([y.score for y in whole], abs=1e-9)
 
 
 def test_parts_are_consecutive_and_padded_sizes_fit() -> None:

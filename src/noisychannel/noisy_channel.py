@@ -171,13 +171,17 @@ class NoisyChannel:
         outputs: Sequence[Sequence[str]],
         features: Sequence[Sequence[str]] | None = None,
         align: bool = True,
+        refuse: Refuse | None = None,
     ) -> list[list[Output]]:
-        """``rerank`` for many texts, the models asked about all of them together."""
+        """``rerank`` for many texts, the models asked about all of them together.
+
+        ``refuse`` is called as in ``batch``, for a text with an output that needs more memory than the settings allow.
+        """
         tags = _tags(texts, features)
         if len(outputs) != len(texts) or any(isinstance(given, str) for given in outputs):
             raise ValueError(f"outputs: give a list of texts for each of the {len(texts)} inputs")
         ids = [[self.output_codec.encode(output)[:-1] for output in given] for given in outputs]
-        scored = self.score_ids(texts, ids, tags, align)
+        scored = self.score_ids(texts, ids, tags, align, refuse)
         return [
             sorted(map(Output, given, hypotheses), key=lambda output: -output.hypothesis.score)
             for given, hypotheses in zip(outputs, scored, strict=True)
@@ -189,10 +193,12 @@ class NoisyChannel:
         outputs: Sequence[Sequence[Sequence[int]]],
         features: Sequence[Sequence[str]],
         align: bool = False,
+        refuse: Refuse | None = None,
     ) -> list[list[Hypothesis]]:
-        """The objective of given outputs of each text (ids without EOS), in the given order."""
+        """The objective of given outputs of each text (ids without EOS), in the given order; ``refuse`` as in
+        ``batch``."""
         inputs = [self.input_codec.encode(text, tag) for text, tag in zip(texts, features, strict=True)]
-        return self.decoder.score(inputs, outputs, [self.context(tag) for tag in features], align)
+        return self.decoder.score(inputs, outputs, [self.context(tag) for tag in features], align, refuse)
 
     def online(self, margin: float = 10.0) -> OnlineText:
         """Decode one text while it arrives; see ``OnlineDecoder`` for what ``margin`` (in nats) does.

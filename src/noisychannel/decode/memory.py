@@ -187,8 +187,8 @@ class Budget:
         longest = self.settings.longest_output(inputs)
         answers = answers_bytes(self.kept(inputs), longest)
         if answers > self.room:
-            fits = self.room // answers_bytes(1, longest)
-            raise self._too_large(inputs, answers, f"the largest n_best that fits is {fits}")
+            remedy = largest_that_fits("n_best", self.room // answers_bytes(1, longest), self.settings)
+            raise self._too_large(inputs, answers, remedy)
         if (reading := inputs * self.sizes.position) > self.room:
             raise self._too_large(inputs, reading, "")
 
@@ -197,7 +197,7 @@ class Budget:
         needed = Width(inputs, prefixes, proposals, candidates).bytes(self.sizes) + traces_bytes(prefixes, length)
         if needed > self.room:
             k2 = largest_k2(self.settings, self.sizes, inputs, self.n_best, self.room)
-            raise self._too_large(inputs, needed, f"the largest k2 that fits is {k2}" if k2 else "")
+            raise self._too_large(inputs, needed, largest_that_fits("k2", k2, self.settings))
 
     def _too_large(self, inputs: int, needed: int, remedy: str) -> SearchTooLargeError:
         what = f"an input of {inputs - 1} symbols with k1 {self.settings.k1}, k2 {self.settings.k2}"
@@ -207,6 +207,14 @@ class Budget:
 def answers_bytes(n_best: int, longest: int) -> int:
     """Of the answers of a sentence as hypotheses, each with two alignments."""
     return n_best * (1000 + 100 * longest)
+
+
+def largest_that_fits(name: str, number: int, settings: SearchSettings) -> str:
+    """What to change: the named setting or, if not even 1 of it fits, what makes outputs long."""
+    if number:
+        return f"the largest {name} that fits is {number}"
+    limits = [name for name in ("max_length", "max_growth") if getattr(settings, name) is not None]
+    return f"lower {' or '.join(limits)}" if limits else ""
 
 
 def traces_bytes(prefixes: int, longest: int) -> int:
