@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+from noisychannel import SSNT, LanguageModel, NoisyChannel, Weights
 from noisychannel.arguments import all_keys, dump_config, given_values
 from noisychannel.arguments.bounds import all_bounds
 from noisychannel.cli.decode import DecodeCommand
@@ -26,6 +28,7 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, command_line, did_you_mean, shortened
 from noisychannel.experiments.demo import DemoOptions
 from noisychannel.experiments.settings import MeasuringSettings
+from noisychannel.models.seq2seq import Seq2Seq
 from noisychannel.streams import StreamOptions
 from noisychannel.systems import make_system
 from noisychannel.training.config import RunConfig
@@ -436,3 +439,63 @@ def test_messages_stay_short() -> None:
     began = time.monotonic()
     did_you_mean("x" * 10**6, ["xx", "xy"])
     assert time.monotonic() - began < 5
+
+
+# Python.
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: SSNT(0, 8, 4), "input_vocab_size must be a whole number of at least 1, but is 0"),
+        (lambda: SSNT(8, 8, -4), "hidden_size must be"),
+        (lambda: SSNT(8, 8, 4, num_layers=0), "num_layers must be"),
+        (lambda: Seq2Seq(8, 8, 4, embedding_size=0), "embedding_size must be"),
+        (lambda: Seq2Seq(8, 8, 2.5), "hidden_size must be"),  # type: ignore[arg-type]
+        (lambda: LanguageModel(8, 0), "hidden_size must be"),
+        (lambda: LanguageModel(True, 4), "vocab_size must be"),
+    ],
+)
+def test_models_without_size(make: Callable[[], object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"^{complaint}"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("use", "complaint"),
+    [
+        (lambda m: m(b"bad"), "texts: must be text, but one is b'bad'"),
+        (lambda m: m(["bad"]), "texts: must be text, but one is ['bad']"),
+        (lambda m: m("b\0d"), "texts: must not contain a NUL character, but one is 'b\\x00d'"),
+        (lambda m: m("bad", features=["PL"]), "features: this run was trained without features, so it cannot use 'PL'"),
+        (lambda m: m("bad", features="PL"), "features: give a list of features for each of the 1 texts"),
+        (lambda m: m.batch(["bad"], features=[]), "features: give a list of features for each of the 1 texts"),
+        (lambda m: m.batch("bad"), "texts: give a list of texts, not one text"),
+        (lambda m: m.batch(["bad", None]), "texts: must be text, but one is None"),
+        (lambda m: m.batch(["bad"], batch_size=1.5), "batch_size must be a whole number of at least 1, but is 1.5"),
+        (lambda m: m.rerank(b"bad", ["baad"]), "texts: must be text"),
+        (lambda m: m.rerank("bad", ["ba\0d"]), "outputs: must not contain a NUL character"),
+        (lambda m: m.rerank("bad", [3]), "outputs: must be text, but one is 3"),
+        (lambda m: m.rerank("bad", ["baad"], features=["PL"]), "features: this run was trained without features"),
+        (lambda m: m.reweighted(None), "weights: must be Weights(...), but is None"),
+        (lambda m: m.reweighted(Weights(), {"k1": 3}), "settings: must be SearchSettings(...), but is {'k1': 3}"),
+    ],
+)
+def test_nonsense_arguments_of_a_model(trained: Path, use: Callable[[NoisyChannel], object], complaint: str) -> None:
+    model = NoisyChannel.load(trained, device="cpu")
+    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}"):
+        use(model)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"weights": (1, 0, 0, 0)}, "weights: must be Weights(...), but is (1, 0, 0, 0)"),
+        ({"settings": {}}, "settings: must be SearchSettings(...), but is {}"),
+        ({"roles": "direct"}, "roles: give a list, such as ['direct'], not one text"),
+        ({"terms": {"x": 5}}, "terms: x: must be TermSource(...), but is 5"),
+    ],
+)
+def test_nonsense_about_what_to_load(trained: Path, given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}"):
+        NoisyChannel.load(trained, **given)

@@ -13,7 +13,7 @@ from torch import nn
 
 from noisychannel.decode.hypothesis import CompleteHypotheses, Hypothesis
 from noisychannel.decode.memory import Refuse, SearchTooLargeError
-from noisychannel.decode.objective import Weights
+from noisychannel.decode.objective import Weights, check_kind
 from noisychannel.decode.rerank import Reranker, weighted_sum
 from noisychannel.decode.scorers import best_alignments, model_scorers
 from noisychannel.decode.sentences import check_inputs, check_n_best
@@ -64,6 +64,8 @@ class BaseDecoder(ABC):
 
     def _use(self, weights: Weights, settings: SearchSettings) -> None:
         """Set weights and settings, and refuse those that do not fit the models."""
+        check_kind("weights", weights, Weights)
+        check_kind("settings", settings, SearchSettings)
         self.weights, self.settings = weights, settings
         given = {"channel": self._channel, "lm": self._lm, **self._extra}
         for name, weight in weights.by_name().items():
