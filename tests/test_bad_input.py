@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,7 +16,7 @@ from typing import Any, get_args
 
 import pytest
 
-from noisychannel import SSNT, LanguageModel, NoisyChannel, Weights
+from noisychannel import SSNT, LanguageModel, NoisyChannel, Weights, scoring
 from noisychannel.arguments import all_keys, dump_config, given_values
 from noisychannel.arguments.bounds import all_bounds
 from noisychannel.cli.decode import DecodeCommand
@@ -24,13 +25,17 @@ from noisychannel.cli.main import COMMANDS, main
 from noisychannel.cli.reproduce import ReproduceOptions
 from noisychannel.cli.score import ScoreCommand
 from noisychannel.cli.tune import TuneCommand
+from noisychannel.data.batches import make_batch
+from noisychannel.data.codec import Unknown
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, command_line, did_you_mean, shortened
 from noisychannel.experiments.demo import DemoOptions
 from noisychannel.experiments.settings import MeasuringSettings
 from noisychannel.models.seq2seq import Seq2Seq
+from noisychannel.remarks import Remarks
+from noisychannel.runs import RunDirectory
 from noisychannel.streams import StreamOptions
-from noisychannel.systems import make_system
+from noisychannel.systems import make_system, unused_settings
 from noisychannel.training.config import RunConfig
 from noisychannel.tuning.run import TuneOptions
 from noisychannel.weights import TermSource
@@ -160,6 +165,9 @@ def test_refused_numbers_leave_good_weights_alone(trained: Path, capsys) -> None
         ("decode RUN INPUTS --n_best 2 --n-best=3", "--n_best: given twice, as '2' and as '3'"),
         ("decode RUN INPUTS --run other", "--run: given twice"),
         ("score RUN PAIRS --columns pairs --columns input,output", "--columns: given twice"),
+        ("tune RUN --systems [direct+lm,direct+lm]", "--systems: something is named twice in direct+lm, direct+lm"),
+        ("tune RUN --systems []", "--systems: must not be empty"),
+        ("score RUN PAIRS --models []", "--models: must not be empty"),
         ("tune RUN --tokenize 13a", "--tokenize is for the metric bleu, but the metric is accuracy"),
         ("tune RUN --systems attention+lm --k1 3", "--k1 would be ignored: the beam search of attention"),
         ("tune RUN --systems direct+lm --terms news=lm:RUN", "--terms: no system uses news; name one that does"),
@@ -167,11 +175,11 @@ def test_refused_numbers_leave_good_weights_alone(trained: Path, capsys) -> None
         ("evaluate RUN PAIRS --tokenize 13a", "--tokenize is for the metric bleu, which --metrics does not name"),
         ("evaluate RUN INPUTS --outputs PAIRS --columns pairs", "--columns would be ignored: with --outputs"),
         ("evaluate RUN PAIRS --metrics [accuracy,accuracy]", "--metrics: something is named twice"),
-        ("evaluate RUN PAIRS --metrics []", "--metrics: empty; name at least one"),
+        ("evaluate RUN PAIRS --metrics []", "--metrics: must not be empty; name something"),
         ("train CONFIG --channel.hidden_size 5", "--channel.hidden_size would be ignored: channel is not trained"),
         ("train CONFIG --data.feature_separator=", "data.feature_separator: must not be empty"),
         ("reproduce inflection-nouns --merge --blocks main", "--blocks would be ignored: --merge runs nothing"),
-        ("bench --suites []", "--suites: name each suite once"),
+        ("bench --suites []", "--suites: must not be empty; name something"),
         ("bench --suites [loss,loss]", "--suites: name each suite once"),
         ("bench --output nowhere/x.md", "--output: nowhere/x.md cannot be a file"),
     ],
@@ -499,3 +507,87 @@ def test_nonsense_arguments_of_a_model(trained: Path, use: Callable[[NoisyChanne
 def test_nonsense_about_what_to_load(trained: Path, given: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(complaint)}"):
         NoisyChannel.load(trained, **given)
+
+
+# Messages.
+
+
+def test_a_pair_that_is_too_large_is_reported_and_the_rest_scored(
+    trained: Path, pairs: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["score", str(trained), str(pairs)]) == 0
+    whole = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    pairs.write_text(f"bad\tbaad\n{'a' * 900}\t{'b' * 800}\nlome\tloomee\n")
+    monkeypatch.setattr(scoring, "room_of", lambda settings, device: 2**20)
+    assert main(["score", str(trained), str(pairs)]) == 1
+    shown = capsys.readouterr()
+    first, long, last = (json.loads(line) for line in shown.out.splitlines())
+    assert f"{pairs}:2: scoring 800 symbols given 900 needs about" in shown.err
+    assert long["direct"] is None
+    for one, before in zip((first, last), whole, strict=True):
+        assert one["direct"] == pytest.approx(before["direct"])
+
+
+def test_a_batch_of_pairs_is_scored_in_parts_that_fit(
+    trained: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "many.tsv").write_text("bad\tbaad\n" * 50)
+    sizes = []
+    monkeypatch.setattr(scoring, "make_batch", lambda *x: (sizes.append(len(x[1])), make_batch(*x))[1])
+    monkeypatch.setattr(scoring, "room_of", lambda settings, device: 2**17)
+    assert main(["score", str(trained), str(tmp_path / "many.tsv"), "--models", "direct"]) == 0
+    assert sum(sizes) == 50
+    assert max(sizes) < 20
+
+
+def test_a_device_that_is_not_there_is_one_short_line(trained: Path, inputs: Path, capsys) -> None:
+    for name in ("mps", "foo"):
+        line = complaint_of(capsys, ["decode", str(trained), str(inputs), "--device", name])
+        assert line == f"noisychannel: device: {name} cannot be used here; use auto or cpu"
+
+
+def test_options_are_refused_before_models_are_loaded(
+    trained: Path, pairs: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunDirectory, "load_model", lambda *_: pytest.fail("a model is loaded"))
+    assert "unknown metric 'foo'" in complaint_of(capsys, ["tune", str(trained), "--metric", "foo"])
+    assert "unknown column 'foo'" in complaint_of(capsys, ["score", str(trained), str(pairs), "--columns", "foo"])
+
+
+def test_a_model_is_added_by_the_command_given(trained: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = complaint_of(capsys, ["tune", str(trained), "--systems", "seq2seq+lm"])
+    words = shlex.split(line.split("train it: ")[1])
+    assert words[0] == "noisychannel"
+    assert main(words[1:]) == 0
+    assert RunDirectory.open(trained).has_model("seq2seq")
+
+
+def test_the_shortest_output_of_a_tuning_is_said_once(trained: Path, capsys) -> None:
+    assert main(["tune", "--help"]) == 0
+    about = " ".join(capsys.readouterr().out.split("--max_length")[1].split("--")[0].split())
+    assert "(at least 2)" in about
+    line = complaint_of(capsys, ["tune", str(trained), "--max_length", "1"])
+    assert line == "noisychannel: --max_length: must be at least 2, but is 1"
+
+
+def test_the_advice_about_incomplete_outputs_fits_every_system() -> None:
+    remarks = Remarks()
+    remarks.add("words.txt:1", Unknown([], []), complete=False)
+    advised = re.findall(r"--(\w+)", remarks.line())
+    assert advised
+    assert not set(advised) & unused_settings(["attention"], with_channel=False).keys()
+
+
+def test_a_run_of_groups_is_told_of_its_groups_alone(tmp_path: Path, inputs: Path, capsys) -> None:
+    config = toy_config(tmp_path, models=("direct",), rows=20, max_epochs=1)
+    for name in ("train", "dev"):
+        file = tmp_path / f"{name}.tsv"
+        rows = file.read_text().splitlines()
+        file.write_text("".join(f"{row}\t{'uv'[n % 2]}\n" for n, row in enumerate(rows)))
+    config.data.columns = "input,output,group"
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    assert main(["train", str(tmp_path / "config.yaml")]) == 0
+    capsys.readouterr()
+    assert main(["decode", config.run_dir, str(inputs)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "has one run per group; choose one of them" in line

@@ -266,7 +266,8 @@ def parts_of_pairs(
     """Parts of pairs (or of outputs alone) that a model can be asked about together."""
     room = room_of(settings, device)
     lengths = [(len(ids[0]), len(ids[-1])) for ids in zip(*sides, strict=True)]
-    sizes = [pair_bytes(model, *both) for both in lengths]
+    layer = widest_layer(model)
+    sizes = [pair_bytes(layer, *both) for both in lengths]
     for (inputs, outputs), size in zip(lengths, sizes, strict=True):
         if size > room:
             raise SearchTooLargeError(f"scoring {outputs} symbols given {inputs}", size, room)
@@ -275,14 +276,18 @@ def parts_of_pairs(
             yield slice(start, min(start + PAIRS_AT_ONCE, part.stop))
 
 
-def pair_bytes(model: object, inputs: int, outputs: int) -> int:
-    """What a model needs to score one pair, by the widest of its layers and the shapes of a lattice."""
-    widest = 0
-    if isinstance(model, nn.Module):
-        tensors = chain(model.parameters(), model.buffers())
-        widest = max((len(x) * x.element_size() for x in tensors if x.dim() > 1), default=0)
+def widest_layer(model: object) -> int:
+    """What the widest layer of a model gives for each position, in bytes."""
+    if not isinstance(model, nn.Module):
+        return 0
+    tensors = chain(model.parameters(), model.buffers())
+    return max((len(x) * x.element_size() for x in tensors if x.dim() > 1), default=0)
+
+
+def pair_bytes(layer: int, inputs: int, outputs: int) -> int:
+    """What a model needs to score one pair, by its ``widest_layer`` and the shapes of a lattice."""
     lattice = 24 * (inputs + outputs) * min(inputs, outputs) * DOUBLE // 2
-    return 6 * (inputs + outputs) * widest + lattice
+    return 6 * (inputs + outputs) * layer + lattice
 
 
 def nbytes(x: Any) -> int:
