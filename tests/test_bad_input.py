@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+from noisychannel import SSNT, LanguageModel, NoisyChannel, Weights, scoring
 from noisychannel.arguments import all_keys, dump_config, given_values
 from noisychannel.arguments.bounds import all_bounds
 from noisychannel.cli.decode import DecodeCommand
@@ -22,12 +25,17 @@ from noisychannel.cli.main import COMMANDS, main
 from noisychannel.cli.reproduce import ReproduceOptions
 from noisychannel.cli.score import ScoreCommand
 from noisychannel.cli.tune import TuneCommand
+from noisychannel.data.batches import make_batch
+from noisychannel.data.codec import Unknown
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, command_line, did_you_mean, shortened
 from noisychannel.experiments.demo import DemoOptions
 from noisychannel.experiments.settings import MeasuringSettings
+from noisychannel.models.seq2seq import Seq2Seq
+from noisychannel.remarks import Remarks
+from noisychannel.runs import RunDirectory
 from noisychannel.streams import StreamOptions
-from noisychannel.systems import make_system
+from noisychannel.systems import make_system, unused_settings
 from noisychannel.training.config import RunConfig
 from noisychannel.tuning.run import TuneOptions
 from noisychannel.weights import TermSource
@@ -107,7 +115,14 @@ def test_nonsense_numbers_are_refused_where_they_are_given(cls: type, key: str, 
         (SearchSettings, {"lm_proposals": -1}, "lm_proposals: must be at least 0, but is -1"),
         (SearchSettings, {"memory": float("nan")}, "memory: must be a finite number, but is nan"),
         (SearchSettings, {"memory": float("inf")}, "memory: must be a finite number, but is inf"),
-        (SearchSettings, {"memory": -2.0}, "memory: must be greater than 0, but is -2.0"),
+        (SearchSettings, {"memory": -2.0}, "memory: must be greater than 0 and at most 1048576, but is -2.0"),
+        (SearchSettings, {"memory": 1e300}, "memory: must be greater than 0 and at most 1048576, but is 1e+300"),
+        (SearchSettings, {"k1": None}, "k1: must be a whole number, but is None"),
+        (
+            StreamOptions,
+            {"batch_size": 2**63 - 1},
+            "batch_size: must be at most 1099511627776, but is 9223372036854775807",
+        ),
         (StreamOptions, {"n_best": 0}, "n_best: must be at least 1, but is 0"),
         (StreamOptions, {"batch_size": 0}, "batch_size: must be at least 1, but is 0"),
         (TuneOptions, {"limit": -1}, "limit: must be at least 1, but is -1"),
@@ -150,6 +165,9 @@ def test_refused_numbers_leave_good_weights_alone(trained: Path, capsys) -> None
         ("decode RUN INPUTS --n_best 2 --n-best=3", "--n_best: given twice, as '2' and as '3'"),
         ("decode RUN INPUTS --run other", "--run: given twice"),
         ("score RUN PAIRS --columns pairs --columns input,output", "--columns: given twice"),
+        ("tune RUN --systems [direct+lm,direct+lm]", "--systems: something is named twice in direct+lm, direct+lm"),
+        ("tune RUN --systems []", "--systems: must not be empty"),
+        ("score RUN PAIRS --models []", "--models: must not be empty"),
         ("tune RUN --tokenize 13a", "--tokenize is for the metric bleu, but the metric is accuracy"),
         ("tune RUN --systems attention+lm --k1 3", "--k1 would be ignored: the beam search of attention"),
         ("tune RUN --systems direct+lm --terms news=lm:RUN", "--terms: no system uses news; name one that does"),
@@ -157,11 +175,11 @@ def test_refused_numbers_leave_good_weights_alone(trained: Path, capsys) -> None
         ("evaluate RUN PAIRS --tokenize 13a", "--tokenize is for the metric bleu, which --metrics does not name"),
         ("evaluate RUN INPUTS --outputs PAIRS --columns pairs", "--columns would be ignored: with --outputs"),
         ("evaluate RUN PAIRS --metrics [accuracy,accuracy]", "--metrics: something is named twice"),
-        ("evaluate RUN PAIRS --metrics []", "--metrics: empty; name at least one"),
+        ("evaluate RUN PAIRS --metrics []", "--metrics: must not be empty; name something"),
         ("train CONFIG --channel.hidden_size 5", "--channel.hidden_size would be ignored: channel is not trained"),
         ("train CONFIG --data.feature_separator=", "data.feature_separator: must not be empty"),
         ("reproduce inflection-nouns --merge --blocks main", "--blocks would be ignored: --merge runs nothing"),
-        ("bench --suites []", "--suites: name each suite once"),
+        ("bench --suites []", "--suites: must not be empty; name something"),
         ("bench --suites [loss,loss]", "--suites: name each suite once"),
         ("bench --output nowhere/x.md", "--output: nowhere/x.md cannot be a file"),
     ],
@@ -429,3 +447,147 @@ def test_messages_stay_short() -> None:
     began = time.monotonic()
     did_you_mean("x" * 10**6, ["xx", "xy"])
     assert time.monotonic() - began < 5
+
+
+# Python.
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: SSNT(0, 8, 4), "input_vocab_size must be a whole number of at least 1, but is 0"),
+        (lambda: SSNT(8, 8, -4), "hidden_size must be"),
+        (lambda: SSNT(8, 8, 4, num_layers=0), "num_layers must be"),
+        (lambda: Seq2Seq(8, 8, 4, embedding_size=0), "embedding_size must be"),
+        (lambda: Seq2Seq(8, 8, 2.5), "hidden_size must be"),  # type: ignore[arg-type]
+        (lambda: LanguageModel(8, 0), "hidden_size must be"),
+        (lambda: LanguageModel(True, 4), "vocab_size must be"),
+    ],
+)
+def test_models_without_size(make: Callable[[], object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"^{complaint}"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("use", "complaint"),
+    [
+        (lambda m: m(b"bad"), "texts: must be text, but one is b'bad'"),
+        (lambda m: m(["bad"]), "texts: must be text, but one is ['bad']"),
+        (lambda m: m("b\0d"), "texts: must not contain a NUL character, but one is 'b\\x00d'"),
+        (lambda m: m("bad", features=["PL"]), "features: this run was trained without features, so it cannot use 'PL'"),
+        (lambda m: m("bad", features="PL"), "features: give a list of features for each of the 1 texts"),
+        (lambda m: m.batch(["bad"], features=[]), "features: give a list of features for each of the 1 texts"),
+        (lambda m: m.batch("bad"), "texts: give a list of texts, not one text"),
+        (lambda m: m.batch(["bad", None]), "texts: must be text, but one is None"),
+        (lambda m: m.batch(["bad"], batch_size=1.5), "batch_size must be a whole number of at least 1, but is 1.5"),
+        (lambda m: m.rerank(b"bad", ["baad"]), "texts: must be text"),
+        (lambda m: m.rerank("bad", ["ba\0d"]), "outputs: must not contain a NUL character"),
+        (lambda m: m.rerank("bad", [3]), "outputs: must be text, but one is 3"),
+        (lambda m: m.rerank("bad", ["baad"], features=["PL"]), "features: this run was trained without features"),
+        (lambda m: m.reweighted(None), "weights: must be Weights(...), but is None"),
+        (lambda m: m.reweighted(Weights(), {"k1": 3}), "settings: must be SearchSettings(...), but is {'k1': 3}"),
+    ],
+)
+def test_nonsense_arguments_of_a_model(trained: Path, use: Callable[[NoisyChannel], object], complaint: str) -> None:
+    model = NoisyChannel.load(trained, device="cpu")
+    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}"):
+        use(model)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"weights": (1, 0, 0, 0)}, "weights: must be Weights(...), but is (1, 0, 0, 0)"),
+        ({"settings": {}}, "settings: must be SearchSettings(...), but is {}"),
+        ({"roles": "direct"}, "roles: give a list, such as ['direct'], not one text"),
+        ({"terms": {"x": 5}}, "terms: x: must be TermSource(...), but is 5"),
+    ],
+)
+def test_nonsense_about_what_to_load(trained: Path, given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}"):
+        NoisyChannel.load(trained, **given)
+
+
+# Messages.
+
+
+def test_a_pair_that_is_too_large_is_reported_and_the_rest_scored(
+    trained: Path, pairs: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["score", str(trained), str(pairs)]) == 0
+    whole = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    pairs.write_text(f"bad\tbaad\n{'a' * 900}\t{'b' * 800}\nlome\tloomee\n")
+    monkeypatch.setattr(scoring, "room_of", lambda settings, device: 2**20)
+    assert main(["score", str(trained), str(pairs)]) == 1
+    shown = capsys.readouterr()
+    first, long, last = (json.loads(line) for line in shown.out.splitlines())
+    assert f"{pairs}:2: scoring 800 symbols given 900 needs about" in shown.err
+    assert long["direct"] is None
+    for one, before in zip((first, last), whole, strict=True):
+        assert one["direct"] == pytest.approx(before["direct"])
+
+
+def test_a_batch_of_pairs_is_scored_in_parts_that_fit(
+    trained: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "many.tsv").write_text("bad\tbaad\n" * 50)
+    sizes = []
+    monkeypatch.setattr(scoring, "make_batch", lambda *x: (sizes.append(len(x[1])), make_batch(*x))[1])
+    monkeypatch.setattr(scoring, "room_of", lambda settings, device: 2**17)
+    assert main(["score", str(trained), str(tmp_path / "many.tsv"), "--models", "direct"]) == 0
+    assert sum(sizes) == 50
+    assert max(sizes) < 20
+
+
+def test_a_device_that_is_not_there_is_one_short_line(trained: Path, inputs: Path, capsys) -> None:
+    for name in ("mps", "foo"):
+        line = complaint_of(capsys, ["decode", str(trained), str(inputs), "--device", name])
+        assert line == f"noisychannel: device: {name} cannot be used here; use auto or cpu"
+
+
+def test_options_are_refused_before_models_are_loaded(
+    trained: Path, pairs: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunDirectory, "load_model", lambda *_: pytest.fail("a model is loaded"))
+    assert "unknown metric 'foo'" in complaint_of(capsys, ["tune", str(trained), "--metric", "foo"])
+    assert "unknown column 'foo'" in complaint_of(capsys, ["score", str(trained), str(pairs), "--columns", "foo"])
+
+
+def test_a_model_is_added_by_the_command_given(trained: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = complaint_of(capsys, ["tune", str(trained), "--systems", "seq2seq+lm"])
+    words = shlex.split(line.split("train it: ")[1])
+    assert words[0] == "noisychannel"
+    assert main(words[1:]) == 0
+    assert RunDirectory.open(trained).has_model("seq2seq")
+
+
+def test_the_shortest_output_of_a_tuning_is_said_once(trained: Path, capsys) -> None:
+    assert main(["tune", "--help"]) == 0
+    about = " ".join(capsys.readouterr().out.split("--max_length")[1].split("--")[0].split())
+    assert "(at least 2)" in about
+    line = complaint_of(capsys, ["tune", str(trained), "--max_length", "1"])
+    assert line == "noisychannel: --max_length: must be at least 2, but is 1"
+
+
+def test_the_advice_about_incomplete_outputs_fits_every_system() -> None:
+    remarks = Remarks()
+    remarks.add("words.txt:1", Unknown([], []), complete=False)
+    advised = re.findall(r"--(\w+)", remarks.line())
+    assert advised
+    assert not set(advised) & unused_settings(["attention"], with_channel=False).keys()
+
+
+def test_a_run_of_groups_is_told_of_its_groups_alone(tmp_path: Path, inputs: Path, capsys) -> None:
+    config = toy_config(tmp_path, models=("direct",), rows=20, max_epochs=1)
+    for name in ("train", "dev"):
+        file = tmp_path / f"{name}.tsv"
+        rows = file.read_text().splitlines()
+        file.write_text("".join(f"{row}\t{'uv'[n % 2]}\n" for n, row in enumerate(rows)))
+    config.data.columns = "input,output,group"
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    assert main(["train", str(tmp_path / "config.yaml")]) == 0
+    capsys.readouterr()
+    assert main(["decode", config.run_dir, str(inputs)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "has one run per group; choose one of them" in line

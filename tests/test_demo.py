@@ -65,3 +65,53 @@ def test_the_demo_trains_tunes_evaluates_and_explains(toy_demo: Path, capsys: py
 def test_a_directory_without_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--run_dir", "/"]) == 2
     assert "--run_dir: / has no name" in capsys.readouterr().err
+
+
+def content(place: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(place)): file.read_bytes() for file in place.rglob("*") if file.is_file()}
+
+
+def refused(capsys: pytest.CaptureFixture[str], run: Path, *words: str) -> str:
+    """The one line with which the demo refuses to begin; nothing has been written."""
+    before = content(run.parent)
+    assert main(["demo", "--run_dir", str(run), *words]) == 2
+    assert content(run.parent) == before
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_nothing_but_a_demo_is_written_over(toy_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = toy_demo.with_name("run-data")
+    data.mkdir()
+    (data / "train.tsv").write_text("mine\tmine\n")
+    assert f"--run_dir: the data would go to {data}, but train.tsv there is not" in refused(capsys, toy_demo)
+    assert "train.tsv there is not" in refused(capsys, toy_demo, "--overwrite")
+    (data / "train.tsv").rename(data / "thesis.txt")
+    assert "thesis.txt there is not" in refused(capsys, toy_demo)
+    (data / "thesis.txt").unlink()
+    toy_demo.write_text("mine")
+    assert f"--run_dir: {toy_demo} is a file" in refused(capsys, toy_demo)
+    toy_demo.unlink()
+    toy_demo.mkdir()
+    (toy_demo / "thesis.txt").write_text("mine")
+    assert f"--run_dir: {toy_demo} is not empty, and not the run of a demo" in refused(capsys, toy_demo)
+
+
+def test_another_demo_in_its_place(toy_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train = ["demo", "--run_dir", str(toy_demo), "--pairs"]
+    assert main([*train, "20"]) == 0
+    capsys.readouterr()
+    assert "give the --pairs and --seed that it was trained with" in refused(capsys, toy_demo, "--pairs", "30")
+    data = toy_demo.with_name("run-data")
+    data.rename(toy_demo.with_name("moved"))
+    assert "was not trained on the nouns of this demo" in refused(capsys, toy_demo, "--pairs", "30")
+    assert main([*train, "20"]) == 0
+    assert content(data) == content(toy_demo.with_name("moved"))
+    assert main([*train, "30", "--overwrite"]) == 0
+    assert content(data) != content(toy_demo.with_name("moved"))
+
+
+def test_more_pairs_than_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, tmp_path / "run", "--pairs", "1000000")
+    assert line.startswith("noisychannel: --pairs: must be at most ")
+    assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,16 @@ from decoder_oracles import every_output, random_models
 from noisychannel import NoisyChannelDecoder, Weights
 from noisychannel.decode import lattices
 from noisychannel.decode.beam import beam_search
-from noisychannel.decode.memory import DOUBLE, ModelSizes, SearchTooLargeError, Width, pair_bytes, parts, parts_of_pairs
+from noisychannel.decode.memory import (
+    DOUBLE,
+    ModelSizes,
+    SearchTooLargeError,
+    Width,
+    pair_bytes,
+    parts,
+    parts_of_pairs,
+    widest_layer,
+)
 from noisychannel.decode.online import OnlineDecoder
 from noisychannel.decode.scorers import ConditionalScorer
 from noisychannel.decode.settings import SearchSettings
@@ -65,6 +74,18 @@ def test_more_answers_than_fit_are_refused_with_the_number_that_fits() -> None:
         wide.decode([INPUTS[2]], n_best=10**9)
     most = int(str(caught.value).split("fits is ")[1].split(",")[0])
     assert 100 < most < 3000
+
+
+def test_an_answer_that_does_not_fit_alone_is_no_question_of_n_best() -> None:
+    for settings, remedy in (
+        ({"max_length": 2**40, "memory_gib": 1.0}, "; lower max_length, or set memory to"),
+        ({"memory_gib": 1e-300}, "GiB; set memory to"),
+    ):
+        with pytest.raises(SearchTooLargeError, match=remedy):
+            decoder(**settings).decode(INPUTS)
+    model = Seq2Seq(8, 8, 4)
+    with pytest.raises(SearchTooLargeError, match="; lower max_length, or set memory to"):
+        beam_search(model, INPUTS, SearchSettings(max_length=2**40, memory=1.0))
 
 
 def test_a_search_takes_about_as_much_memory_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +151,20 @@ def test_pairs_are_scored_in_parts_that_fit() -> None:
         ConditionalScorer(models.direct, settings)([[4] * 5000 + [EOS]], [[4] * 5000])
 
 
+def test_a_text_with_an_output_that_does_not_fit_is_refused_and_others_are_scored() -> None:
+    small, outputs = decoder(memory_gib=0.0005), [[[4], [5, 4]], [[6], [4] * 5000], [[5]]]
+    with pytest.raises(SearchTooLargeError):
+        small.score(INPUTS, outputs)
+    refused: dict[int, str] = {}
+    scored = small.score(INPUTS, outputs, refuse=lambda n, reason: refused.update({n: str(reason)}))
+    assert list(refused) == [1]
+    assert refused[1].startswith("scoring 5001 symbols given 2 needs about")
+    outputs[1] = []
+    assert [[y.tokens for y in of_input] for of_input in scored] == [[tuple(y) for y in ys] for ys in outputs]
+    for found, whole in zip(scored, decoder().score(INPUTS, outputs), strict=True):
+        assert [y.score for y in found] == pytest.approx([y.score for y in whole], abs=1e-9)
+
+
 def test_parts_are_consecutive_and_padded_sizes_fit() -> None:
     rng = random.Random(4)
     for _ in range(50):
@@ -144,4 +179,4 @@ def test_a_long_pair_is_aligned_without_a_number_for_each_cell_and_gate() -> Non
     with torch.no_grad(), Allocations() as allocations:
         model.viterbi(ids, torch.tensor([100]), ids, torch.tensor([100]))
     assert allocations.largest <= GATES_IN_CACHE < 100 * 100 * 512
-    assert DOUBLE // 2 * allocations.peak < pair_bytes(model, 100, 100) + 2 * 4 * GATES_IN_CACHE
+    assert DOUBLE // 2 * allocations.peak < pair_bytes(widest_layer(model), 100, 100) + 2 * 4 * GATES_IN_CACHE

@@ -164,6 +164,13 @@ def test_prefixes_out_of_reach_are_never_multiplied_out(monkeypatch: pytest.Monk
     assert counted.ranked < 4 * B * I * (V + 2 * k1) < B * I * P * V / 4
 
 
+def test_scores_so_large_that_rounding_is_larger_than_any_word_score() -> None:
+    problem = random_problem(seed=4, P=4, k1=7)
+    found = solve(problem._replace(reach_BPI=torch.full_like(problem.reach_BPI, -1e30)))
+    assert found.prefix[0, 0].tolist() == [0] * 6 + [1], "all extensions are equal, so they come in order"
+    assert found.symbol[0, 0].tolist() == [0, 1, 2, 3, 4, 5, 0]
+
+
 def test_cells_stop_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one cell all prefixes are close and must all be looked at; the other cells cost nothing for that."""
     B, P, I, V, k1 = 1, 40, 10, 6, 4

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, cut
 
 
 def choose_device(name: str) -> torch.device:
@@ -17,8 +17,9 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise BadInputError(f"device: {name} cannot be used here ({reason}); use auto or cpu") from error
+        # Only of these are the reasons short, and about this machine.
+        reason = f" ({str(error).splitlines()[0]})" if name.startswith("cuda") else ""
+        raise BadInputError(f"device: {cut(name)} cannot be used here{reason}; use auto or cpu") from error
     return device
 
 

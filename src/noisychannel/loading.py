@@ -25,11 +25,6 @@ def load_tuned(
 ) -> NoisyChannel:
     """A system of a run as it was tuned, but for weights and settings that the caller gives."""
     tuned = read_system(run, system)
-    if not tuned.record and weights is None and system is None:
-        reporter.warn(
-            f"{run.path}: not tuned, so the {tuned.name} model decodes alone; "
-            f"for the others, first run {command_line('tune', run.path)}"
-        )
     try:
         settings = tuned.settings.changed(**overrides)
         model = NoisyChannel.load(
@@ -37,6 +32,11 @@ def load_tuned(
         )
     except ValueError as error:
         raise BadInputError(str(error)) from error
+    if not tuned.record and weights is None and system is None:
+        reporter.warn(
+            f"{run.path}: not tuned, so the {tuned.name} model decodes alone; "
+            f"for the others, first run {command_line('tune', run.path)}"
+        )
     for warning in run.unfinished(model.models):
         reporter.warn(warning)
     if weights is None and (stale := stale_systems(run, [tuned])):

@@ -17,11 +17,11 @@ from noisychannel.decode.beam_decoder import BeamDecoder
 from noisychannel.decode.decoder import NoisyChannelDecoder
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.memory import Refuse
-from noisychannel.decode.objective import TERMS, Weights
+from noisychannel.decode.objective import TERMS, Weights, check_kind
 from noisychannel.decode.online import OnlineDecoder
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.devices import choose_device
-from noisychannel.errors import BadInputError, did_you_mean
+from noisychannel.errors import BadInputError, did_you_mean, shortened
 from noisychannel.outputs import OnlineText, Output
 from noisychannel.reporting import Advance, no_progress
 from noisychannel.runs import RunDirectory
@@ -89,6 +89,13 @@ class NoisyChannel:
                 several runs with the same vocabularies can be mixed. If not given, those that the weights need.
             terms: Where further terms come from, beside those that the run and its tuned systems have.
         """
+        for name, given, cls in (("weights", weights, Weights), ("settings", settings, SearchSettings)):
+            if given is not None:
+                check_kind(name, given, cls)
+        for name, source in (terms or {}).items():
+            check_kind(f"terms: {name}", source, TermSource)
+        if isinstance(roles, str):
+            raise ValueError(f"roles: give a list, such as {[roles]}, not one text")
         directory = run if isinstance(run, RunDirectory) else RunDirectory.open(Path(run))
         input_codec, output_codec = directory.codecs()
         tuned = UNTUNED
@@ -145,9 +152,9 @@ class NoisyChannel:
         ``refuse`` is called with the place of a text that needs more memory than the settings allow, and the reason;
         that text has no outputs. If it is not given, such a text raises ``SearchTooLargeError``.
         """
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, but is {batch_size}")
-        tags = _tags(texts, features)
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size must be a whole number of at least 1, but is {batch_size!r}")
+        tags = self._tags(texts, features)
         inputs = [self.input_codec.encode(text, tag) for text, tag in zip(texts, tags, strict=True)]
         contexts = [self.context(tag) for tag in tags]
         decoded: list[list[Output]] = [[] for _ in texts]
@@ -171,13 +178,19 @@ class NoisyChannel:
         outputs: Sequence[Sequence[str]],
         features: Sequence[Sequence[str]] | None = None,
         align: bool = True,
+        refuse: Refuse | None = None,
     ) -> list[list[Output]]:
-        """``rerank`` for many texts, the models asked about all of them together."""
-        tags = _tags(texts, features)
+        """``rerank`` for many texts, the models asked about all of them together.
+
+        ``refuse`` is called as in ``batch``, for a text with an output that needs more memory than the settings allow.
+        """
+        tags = self._tags(texts, features)
         if len(outputs) != len(texts) or any(isinstance(given, str) for given in outputs):
             raise ValueError(f"outputs: give a list of texts for each of the {len(texts)} inputs")
+        for given in outputs:
+            _check_texts("outputs", given)
         ids = [[self.output_codec.encode(output)[:-1] for output in given] for given in outputs]
-        scored = self.score_ids(texts, ids, tags, align)
+        scored = self.score_ids(texts, ids, tags, align, refuse)
         return [
             sorted(map(Output, given, hypotheses), key=lambda output: -output.hypothesis.score)
             for given, hypotheses in zip(outputs, scored, strict=True)
@@ -189,10 +202,12 @@ class NoisyChannel:
         outputs: Sequence[Sequence[Sequence[int]]],
         features: Sequence[Sequence[str]],
         align: bool = False,
+        refuse: Refuse | None = None,
     ) -> list[list[Hypothesis]]:
-        """The objective of given outputs of each text (ids without EOS), in the given order."""
+        """The objective of given outputs of each text (ids without EOS), in the given order; ``refuse`` as in
+        ``batch``."""
         inputs = [self.input_codec.encode(text, tag) for text, tag in zip(texts, features, strict=True)]
-        return self.decoder.score(inputs, outputs, [self.context(tag) for tag in features], align)
+        return self.decoder.score(inputs, outputs, [self.context(tag) for tag in features], align, refuse)
 
     def online(self, margin: float = 10.0) -> OnlineText:
         """Decode one text while it arrives; see ``OnlineDecoder`` for what ``margin`` (in nats) does.
@@ -207,6 +222,24 @@ class NoisyChannel:
         if not isinstance(self.decoder, NoisyChannelDecoder):
             raise ValueError(f"online decoding needs a direct model; {self.proposer} reads the whole input first")
         return OnlineText(self.input_codec, self.output_codec, OnlineDecoder(self.decoder, margin))
+
+    def _tags(self, texts: Sequence[str], features: Sequence[Sequence[str]] | None) -> Sequence[Sequence[str]]:
+        """The features of each text; none if they are not given. Refuses what is no text, or cannot be used."""
+        if isinstance(texts, str):
+            raise ValueError("texts: give a list of texts, not one text")
+        _check_texts("texts", texts)
+        if features is None:
+            return [()] * len(texts)
+        if len(features) != len(texts) or any(isinstance(tags, str) for tags in features):
+            raise ValueError(f"features: give a list of features for each of the {len(texts)} texts")
+        for tags in features:
+            _check_texts("features", tags)
+            if tags and not self.input_codec.features:
+                raise BadInputError(
+                    f"features: this run was trained without features, so it cannot use {shortened(tags[0])}; "
+                    "leave them out"
+                )
+        return features
 
     def context(self, features: Sequence[str]) -> list[int]:
         """The symbols that the channel, and a language model that reads features, read before an output."""
@@ -256,11 +289,13 @@ def _open(run: RunDirectory, path: Path) -> RunDirectory:
     return run if path.resolve() == run.path.resolve() else RunDirectory.open(path)
 
 
-def _tags(texts: Sequence[str], features: Sequence[Sequence[str]] | None) -> Sequence[Sequence[str]]:
-    """The features of each text; none if they are not given."""
-    if isinstance(texts, str):
-        raise ValueError("texts: give a list of texts, not one text")
-    return [()] * len(texts) if features is None else features
+def _check_texts(name: str, texts: Sequence[str]) -> None:
+    """Refuse what is no text, and characters that no line of a file can have."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadInputError(f"{name}: must be text, but one is {shortened(text)}")
+        if "\0" in text:
+            raise BadInputError(f"{name}: must not contain a NUL character, but one is {shortened(text)}")
 
 
 def _check_vocabularies(run: RunDirectory, other: RunDirectory, name: str) -> None:

@@ -101,6 +101,10 @@ class RunFiles:
                 )
         return warnings
 
+    def training(self, role: str) -> str:
+        """The command that adds a model."""
+        return f"train it: {self._train()} --models {role}"
+
     def training_again(self, role: str) -> str:
         """The command that trains one model anew."""
         return f"train it again: {shlex.join(['rm', '-rf', str(self.model_dir(role))])} && {self.training()}"

@@ -13,10 +13,12 @@ from typing import Any
 import torch
 
 from noisychannel.arguments import Count, check_bounds
-from noisychannel.data.batches import make_batch, plan_batches
+from noisychannel.data.batches import Rows, make_batch, plan_batches
 from noisychannel.data.corpus import Corpus, Sequences
 from noisychannel.data.files import BadLine
 from noisychannel.data.rows import Row
+from noisychannel.decode.memory import gib, pair_bytes, parts, room_of, widest_layer
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.ids import UNK
 from noisychannel.models import SSNT
@@ -62,6 +64,9 @@ class PairScorer:
             raise BadInputError(f"{run.path}: holds no trained model; train one with noisychannel train")
         self.models = {role: run.load_model(role, device) for role in roles}
         self.device = device
+        self.layers = {role: widest_layer(model) for role, model in self.models.items()}
+        self.room = room_of(SearchSettings(), device)
+        """The bytes that scoring may use."""
         self.options, self.report = options, report
         self.unknown = 0
         """Unknown symbols met so far."""
@@ -75,24 +80,36 @@ class PairScorer:
         """
         stream = (row for row in rows if row is not None)
         while chunk := list(islice(stream, ROWS_AT_ONCE)):
-            good = {n: row for n, row in enumerate(chunk) if isinstance(row, Row) and self._fits(row)}
-            scored = dict(zip(good, self._score_chunk(list(good.values())) if good else (), strict=True))
-            for n, row in enumerate(chunk):
-                yield scored[n] if n in scored else self._refused(row)
+            problems = [self._problem(row) for row in chunk]
+            good = [row for row, problem in zip(chunk, problems, strict=True) if isinstance(row, Row) and not problem]
+            scored = iter(self._score_chunk(good) if good else ())
+            for row, problem in zip(chunk, problems, strict=True):
+                yield self._refused(row, problem) if problem else next(scored)
 
-    def _fits(self, row: Row) -> bool:
-        """Whether both sides of a pair are short enough."""
-        sides = ((self.input_codec, row.input), (self.output_codec, row.output))
-        return all(len(codec.split(text)) <= self.options.max_symbols for codec, text in sides)
+    def _problem(self, row: Row | BadLine) -> str:
+        """Why a line cannot be scored; empty if it can."""
+        if isinstance(row, BadLine):
+            return row.reason
+        inputs, outputs = len(self.input_codec.split(row.input)), len(self.output_codec.split(row.output))
+        if max(inputs, outputs) > self.options.max_symbols:
+            return f"{row.where}: more symbols than --max_symbols {self.options.max_symbols}"
+        lengths = inputs + len(row.features) + 1, outputs + len(row.features) + 1
+        needed = max(pair_bytes(layer, *lengths) for layer in self.layers.values())
+        if needed > self.room:
+            return (
+                f"{row.where}: scoring {outputs} symbols given {inputs} needs about {gib(needed)} GiB, more than the "
+                f"{gib(self.room)} GiB that there are; split the pair"
+            )
+        return ""
 
-    def _refused(self, row: Row | BadLine) -> dict[str, Any]:
+    def _refused(self, row: Row | BadLine, problem: str) -> dict[str, Any]:
         """The record of a line that cannot be scored."""
         self.failed += 1
-        if isinstance(row, BadLine):
-            self.report(row.reason)
-            return {"input": None, "output": None} | dict.fromkeys(self.models)
-        self.report(f"{row.where}: more symbols than --max_symbols {self.options.max_symbols}")
-        return {"input": row.input, "output": row.output} | dict.fromkeys(self.models)
+        self.report(problem)
+        text = (
+            {"input": None, "output": None} if isinstance(row, BadLine) else {"input": row.input, "output": row.output}
+        )
+        return text | dict.fromkeys(self.models)
 
     def _score_chunk(self, rows: list[Row]) -> list[dict[str, Any]]:
         tagged_inputs = [self.input_codec.encode(row.input, row.features) for row in rows]
@@ -122,10 +139,18 @@ class PairScorer:
             self._add_scores(role, corpus, records)
         return records
 
+    def _plan(self, role: Role, corpus: Corpus) -> Iterator[Rows]:
+        """Batches that fit."""
+        outputs = corpus.outputs.lengths
+        inputs = outputs if corpus.inputs is None else corpus.inputs.lengths
+        for rows in plan_batches(corpus, self.options.batch_size, batch_symbols=None, order=None):
+            sizes = [pair_bytes(self.layers[role], int(inputs[n]), int(outputs[n])) for n in rows]
+            yield from (rows[part] for part in parts(sizes, self.room))
+
     @torch.no_grad()
     def _add_scores(self, role: Role, corpus: Corpus, records: list[dict[str, Any]]) -> None:
         model: Any = self.models[role]
-        for rows in plan_batches(corpus, self.options.batch_size, batch_symbols=None, order=None):
+        for rows in self._plan(role, corpus):
             batch = make_batch(corpus, rows).to(self.device)
             scores = model.log_prob(*batch.arguments).tolist()
             for n, score in zip(rows, scores, strict=True):

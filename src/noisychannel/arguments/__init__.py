@@ -77,7 +77,11 @@ def parse_options(
     if asks_for_help(words):
         print(usage + "\noptions:\n" + describe_keys(cls, unset))
         raise SystemExit(0)
-    return _build(cls, read_words(cls, words, positional))
+    given = read_words(cls, words, positional)
+    for key, value in _converted(cls, given).items():
+        if value == []:
+            raise BadInputError(f"--{key}: must not be empty; name something, or leave it out")
+    return _build(cls, given)
 
 
 def given_values(cls: type, words: Sequence[str], positional: Sequence[str] = ()) -> dict[str, Any]:
@@ -137,12 +141,23 @@ def _converted(cls: type, given: Mapping[str, Given]) -> dict[str, Any]:
 
 
 def _check_text(value: Any, kind: Any, given: Given) -> None:
-    """Refuse NUL characters, and empty words where leaving the option out says the same."""
+    """Refuse NUL characters, text that is not Unicode, and empty words where leaving the option out says the same."""
     texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
     if any("\0" in text for text in texts):
         raise BadInputError(f"{given.where}: must not contain a NUL character, but is {shortened(value)}")
+    if any(not _is_unicode(text) for text in texts):
+        raise BadInputError(f"{given.where}: must be Unicode text, but is {shortened(value)}")
     if given.is_word and "" in texts and (isinstance(value, list) or type(None) in get_args(kind)):
         raise BadInputError(f"{given.where}: must not be empty; give a value, or leave it out")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written; bytes in the names of files that are not UTF-8 can be."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _convert(kind: Any, given: Given) -> Any:
@@ -154,13 +169,17 @@ def _convert(kind: Any, given: Given) -> Any:
         return None if is_word and value == "null" and type(None) in get_args(kind) else value
     if get_origin(kind) is list and isinstance(value, str) and not (is_word and value.startswith("[")):
         value, is_word = [value], False
+    refusal = BadInputError(f"{given.where}: must be {expected(kind)}, but is {shortened(given.value)}")
     parser = _parser_of(kind)
     try:
         if is_word:
             check_structure(value)  # the parser reads it as YAML
-        return (parser.parse_args([f"--value={value}"]) if is_word else parser.parse_object({"value": value})).value
+        found = (parser.parse_args([f"--value={value}"]) if is_word else parser.parse_object({"value": value})).value
     except (ArgumentError, yaml.YAMLError):
-        raise BadInputError(f"{given.where}: must be {expected(kind)}, but is {shortened(given.value)}") from None
+        raise refusal from None
+    if is_word and found is None and value != "null":  # such as an anchor, or a comment
+        raise refusal
+    return found
 
 
 @cache

@@ -4,7 +4,7 @@
     dropout: Annotated[float, Bounds(least=0, below=1)] = 0.2
 
 ``arguments`` checks every value that a user gives. A dataclass that can also be made in Python calls ``check_bounds``
-in its ``__post_init__``. Without bounds, a float must be finite and a whole number must fit into 64 bits.
+in its ``__post_init__``. Without bounds, a float must be finite and a whole number is at most ``LARGEST``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_t
 from noisychannel.arguments.kinds import expected
 from noisychannel.errors import BadInputError, shortened
 
-LARGEST = 2**63 - 1
-"""What torch, NumPy and files keep in 64 bits."""
+LARGEST = 2**40
+"""Of whole numbers without a bound of their own: products of such a number and a small one fit into 64 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)

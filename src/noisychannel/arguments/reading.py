@@ -35,6 +35,8 @@ def read_mapping(cls: type, values: Mapping[Any, Any], where: str, prefix: str =
     given: dict[str, Given] = {}
     kinds = get_type_hints(cls)
     for name, value in values.items():
+        if not isinstance(name, str):
+            raise BadInputError(f"{where}: a key must be text, but {prefix}{shortened(name)} is not")
         key, kind = f"{prefix}{name}", kinds.get(name)
         if kind is None:
             known = dict.fromkeys(f"{prefix}{name}" for name in kinds) | all_keys(cls, prefix)

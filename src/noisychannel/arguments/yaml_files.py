@@ -8,6 +8,8 @@ before anything is constructed.
 from __future__ import annotations
 
 import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,30 +49,51 @@ def load_yaml(file: Path) -> dict[str, Any]:
 def check_structure(text: str) -> None:
     """Refuse YAML that is large or deep once its aliases are written out, or that has tags."""
     sizes: dict[str, int] = {}
-    opened: list[tuple[str | None, int]] = []
+    heights: dict[str, int] = {}
+    opened: list[_Opened] = []
     nodes = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
                 raise _refusal(event, f"the alias *{event.anchor} is in its own anchor, or has none before it")
             nodes += sizes[event.anchor]
+            _nest(opened, heights[event.anchor], event)
         elif isinstance(event, yaml.NodeEvent):
             tag = getattr(event, "tag", None)
             if tag not in (None, "!"):
                 raise _refusal(event, f"the tag {tag} is not used in configurations; remove it")
             if isinstance(event, yaml.CollectionStartEvent):
-                opened.append((event.anchor, nodes))
+                opened.append(_Opened(event.anchor, nodes))
+                _nest(opened, 0, event)
             elif event.anchor is not None:
-                sizes[event.anchor] = 1
+                sizes[event.anchor], heights[event.anchor] = 1, 0
             nodes += 1
         elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = opened.pop()
-            if anchor is not None:
-                sizes[anchor] = nodes - before
-        if len(opened) > DEEPEST:
-            raise _refusal(event, f"nested more than {DEEPEST} deep")
+            ended = opened.pop()
+            if ended.anchor is not None:
+                sizes[ended.anchor], heights[ended.anchor] = nodes - ended.before, ended.height
+            _nest(opened, ended.height, event)
         if nodes > MOST_NODES:
             raise _refusal(event, f"more than {MOST_NODES:,} keys and values, with aliases written out")
+
+
+@dataclass
+class _Opened:
+    """A list or section that has not ended."""
+
+    anchor: str | None
+    before: int
+    """Nodes before it."""
+    height: int = 1
+    """Lists and sections inside each other, this one included."""
+
+
+def _nest(opened: Sequence[_Opened], height: int, event: Any) -> None:
+    """Put something of that height into the innermost list or section."""
+    if opened:
+        opened[-1].height = max(opened[-1].height, 1 + height)
+    if len(opened) + height > DEEPEST:
+        raise _refusal(event, f"nested more than {DEEPEST} deep")
 
 
 def _refusal(event: Any, problem: str) -> yaml.MarkedYAMLError:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from noisychannel import __version__
 from noisychannel.cli.standard_streams import claim_streams, is_output_error, say, settle_output
 from noisychannel.cli.stopping import exit_code, signal_of, stopping_in_order
-from noisychannel.errors import BadInputError, NoisyChannelError, did_you_mean
+from noisychannel.errors import BadInputError, NoisyChannelError, did_you_mean, shortened
 
 
 class Command(NamedTuple):
@@ -130,8 +130,7 @@ def _dispatch(words: list[str]) -> int:
         return 0
     name = words[0]
     if name not in COMMANDS:
-        known = ", ".join(COMMANDS)
-        raise BadInputError(f"unknown command {name!r}{did_you_mean(name, COMMANDS)} The commands are {known}")
+        raise BadInputError(f"unknown command {shortened(name)}{did_you_mean(name, COMMANDS)}")
     # Waiting threads should sleep: on a shared machine, spinning makes everything many times slower. torch reads this
     # when it is loaded, and the processes that train inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

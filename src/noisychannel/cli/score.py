@@ -59,11 +59,11 @@ def run(words: list[str]) -> int:
     if options.file == "-":
         standard_input()
     reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
+    data = directory.data_config
+    columns = Columns.parse(options.columns or data.columns, "--columns", ("input", "output"))
     scorer = PairScorer(directory, choose_device(options.device), options.models, options, reporter.warn)
     for warning in directory.unfinished(scorer.models):
         reporter.warn(warning)
-    data = directory.data_config
-    columns = Columns.parse(options.columns or data.columns, "--columns", ("input", "output"))
     for record in scorer.score(try_pairs(options.file, columns, data.feature_separator)):
         print(json_line(record))
     if scorer.unknown:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from noisychannel.arguments import given_values, parse_options
+from noisychannel.arguments import Bounds, given_values, parse_options
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
@@ -42,6 +43,8 @@ class TuneCommand(TuneOptions, SearchSettings):
     """
 
     run: str = ""
+    max_length: Annotated[int, Bounds(least=2)] | None = None
+    """EOS counts: with a length of 1 there is only the empty output."""
 
 
 def run(words: list[str]) -> int:

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from noisychannel.decode.hypothesis import CompleteHypotheses, Hypothesis
-from noisychannel.decode.memory import Refuse
-from noisychannel.decode.objective import Weights
+from noisychannel.decode.memory import Refuse, SearchTooLargeError
+from noisychannel.decode.objective import Weights, check_kind
 from noisychannel.decode.rerank import Reranker, weighted_sum
 from noisychannel.decode.scorers import best_alignments, model_scorers
 from noisychannel.decode.sentences import check_inputs, check_n_best
@@ -64,6 +64,8 @@ class BaseDecoder(ABC):
 
     def _use(self, weights: Weights, settings: SearchSettings) -> None:
         """Set weights and settings, and refuse those that do not fit the models."""
+        check_kind("weights", weights, Weights)
+        check_kind("settings", settings, SearchSettings)
         self.weights, self.settings = weights, settings
         given = {"channel": self._channel, "lm": self._lm, **self._extra}
         for name, weight in weights.by_name().items():
@@ -123,9 +125,31 @@ class BaseDecoder(ABC):
         outputs: Sequence[Sequence[Ids]],
         contexts: Sequence[Ids] | None = None,
         align: bool = True,
+        refuse: Refuse | None = None,
     ) -> list[list[Hypothesis]]:
-        """Given outputs of each input (ids without EOS), scored by the same objective, in the given order."""
+        """Given outputs of each input (ids without EOS), scored by the same objective, in the given order.
+
+        ``refuse`` is called for an input with an output that needs too much memory; such an input gets no hypotheses.
+        """
         contexts = checked(inputs, contexts)
+        try:
+            return self._score(inputs, outputs, contexts, align)
+        except SearchTooLargeError:
+            if refuse is None:
+                raise
+        scored: list[list[Hypothesis]] = []
+        for n in range(len(inputs)):
+            one = slice(n, n + 1)
+            try:
+                scored += self._score(inputs[one], outputs[one], contexts[one], align)
+            except SearchTooLargeError as error:
+                refuse(n, error)
+                scored.append([])
+        return scored
+
+    def _score(
+        self, inputs: Sequence[Ids], outputs: Sequence[Sequence[Ids]], contexts: Sequence[Ids], align: bool
+    ) -> list[list[Hypothesis]]:
         reranker = Reranker(self._scorers(), self.weights)
         scored = [
             [Hypothesis.of(y.output, y.score, y.terms, len(y.output) + 1, complete=True) for y in of_input]

@@ -30,6 +30,7 @@ from noisychannel.decode.memory import (
     Refuse,
     SearchTooLargeError,
     answers_bytes,
+    largest_that_fits,
     nbytes,
     parts,
     room_of,
@@ -231,10 +232,10 @@ class BeamMemory:
         if (needed := self.needed(inputs)) > self.room:
             what = f"an input of {inputs - 1} symbols with k2 {self.settings.k2}, n_best {self.n_best}"
             fits = self.room // 2 // self._hypothesis(inputs)
-            remedy = f"the largest k2 that fits is {fits}" if fits else ""
+            remedy = largest_that_fits("k2", fits, self.settings)
             if fits >= self.settings.k2:
                 most = self.room // 2 // (answers_bytes(1, self.settings.longest_output(inputs)) + 4 * DOUBLE)
-                remedy = f"the largest n_best that fits is {most}"
+                remedy = largest_that_fits("n_best", most, self.settings)
             raise SearchTooLargeError(what, needed, self.room, remedy)
 
     def _hypothesis(self, inputs: int) -> int:

@@ -187,8 +187,8 @@ class Budget:
         longest = self.settings.longest_output(inputs)
         answers = answers_bytes(self.kept(inputs), longest)
         if answers > self.room:
-            fits = self.room // answers_bytes(1, longest)
-            raise self._too_large(inputs, answers, f"the largest n_best that fits is {fits}")
+            remedy = largest_that_fits("n_best", self.room // answers_bytes(1, longest), self.settings)
+            raise self._too_large(inputs, answers, remedy)
         if (reading := inputs * self.sizes.position) > self.room:
             raise self._too_large(inputs, reading, "")
 
@@ -197,7 +197,7 @@ class Budget:
         needed = Width(inputs, prefixes, proposals, candidates).bytes(self.sizes) + traces_bytes(prefixes, length)
         if needed > self.room:
             k2 = largest_k2(self.settings, self.sizes, inputs, self.n_best, self.room)
-            raise self._too_large(inputs, needed, f"the largest k2 that fits is {k2}" if k2 else "")
+            raise self._too_large(inputs, needed, largest_that_fits("k2", k2, self.settings))
 
     def _too_large(self, inputs: int, needed: int, remedy: str) -> SearchTooLargeError:
         what = f"an input of {inputs - 1} symbols with k1 {self.settings.k1}, k2 {self.settings.k2}"
@@ -207,6 +207,14 @@ class Budget:
 def answers_bytes(n_best: int, longest: int) -> int:
     """Of the answers of a sentence as hypotheses, each with two alignments."""
     return n_best * (1000 + 100 * longest)
+
+
+def largest_that_fits(name: str, number: int, settings: SearchSettings) -> str:
+    """What to change: the named setting or, if not even 1 of it fits, what makes outputs long."""
+    if number:
+        return f"the largest {name} that fits is {number}"
+    limits = [name for name in ("max_length", "max_growth") if getattr(settings, name) is not None]
+    return f"lower {' or '.join(limits)}" if limits else ""
 
 
 def traces_bytes(prefixes: int, longest: int) -> int:
@@ -258,7 +266,8 @@ def parts_of_pairs(
     """Parts of pairs (or of outputs alone) that a model can be asked about together."""
     room = room_of(settings, device)
     lengths = [(len(ids[0]), len(ids[-1])) for ids in zip(*sides, strict=True)]
-    sizes = [pair_bytes(model, *both) for both in lengths]
+    layer = widest_layer(model)
+    sizes = [pair_bytes(layer, *both) for both in lengths]
     for (inputs, outputs), size in zip(lengths, sizes, strict=True):
         if size > room:
             raise SearchTooLargeError(f"scoring {outputs} symbols given {inputs}", size, room)
@@ -267,14 +276,18 @@ def parts_of_pairs(
             yield slice(start, min(start + PAIRS_AT_ONCE, part.stop))
 
 
-def pair_bytes(model: object, inputs: int, outputs: int) -> int:
-    """What a model needs to score one pair, by the widest of its layers and the shapes of a lattice."""
-    widest = 0
-    if isinstance(model, nn.Module):
-        tensors = chain(model.parameters(), model.buffers())
-        widest = max((len(x) * x.element_size() for x in tensors if x.dim() > 1), default=0)
+def widest_layer(model: object) -> int:
+    """What the widest layer of a model gives for each position, in bytes."""
+    if not isinstance(model, nn.Module):
+        return 0
+    tensors = chain(model.parameters(), model.buffers())
+    return max((len(x) * x.element_size() for x in tensors if x.dim() > 1), default=0)
+
+
+def pair_bytes(layer: int, inputs: int, outputs: int) -> int:
+    """What a model needs to score one pair, by its ``widest_layer`` and the shapes of a lattice."""
     lattice = 24 * (inputs + outputs) * min(inputs, outputs) * DOUBLE // 2
-    return 6 * (inputs + outputs) * widest + lattice
+    return 6 * (inputs + outputs) * layer + lattice
 
 
 def nbytes(x: Any) -> int:

@@ -13,6 +13,8 @@ from numbers import Real
 
 from torch import Tensor
 
+from noisychannel.errors import shortened
+
 TERMS = ("direct", "channel", "lm", "length")
 """The terms of equation (3), λ1 to λ4, in the order of every weight vector."""
 LARGEST = 1e30
@@ -81,6 +83,12 @@ class Weights:
             if weight and name in terms:
                 total = total + weight * terms[name]
         return total + self.length * length
+
+
+def check_kind(name: str, value: object, cls: type) -> None:
+    """Refuse an argument that is no instance of its class."""
+    if not isinstance(value, cls):
+        raise ValueError(f"{name}: must be {cls.__name__}(...), but is {shortened(value)}")
 
 
 def _number(name: str, text: str) -> float:

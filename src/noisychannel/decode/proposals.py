@@ -31,6 +31,8 @@ LISTED = 256
 """L; a vocabulary of less than eight times as many symbols is scored whole."""
 SLACK = 1e-4
 """Nats by which rounding may make a bound wrong."""
+ROUNDING = 8
+"""The same in units of the last place of the largest score, which counts if weights are huge."""
 
 
 class Proposals(NamedTuple):
@@ -87,7 +89,9 @@ def propose(
     k1 = min(k1, P * V)
     at_once = LOGITS_AT_ONCE if at_once is None else min(at_once, LOGITS_AT_ONCE)
     log_q_BIP = inputs_BIV.best[..., :1] + outputs_BPV.best[..., 0][:, None] - normaliser_BIP
-    bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P) + SLACK
+    largest = reach_BPI.masked_fill(reach_BPI.isinf(), 0.0).abs().amax()
+    slack = SLACK + ROUNDING * torch.finfo(reach_BPI.dtype).eps * largest
+    bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P) + slack
     bound_CP, order_CP = bound_CP.sort(dim=1, descending=True)
     ahead_CP = (reach_BPI.mT - normaliser_BIP).reshape(B * I, P).gather(1, order_CP)
     first_C1 = P * torch.arange(B, device=order_CP.device).repeat_interleave(I)[:, None]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, TypedDict, get_args
+from typing import Annotated, Any, Literal, TypedDict, get_args
 
-from noisychannel.arguments import Count, CountOrZero, Positive, check_bounds
+from noisychannel.arguments import Bounds, Count, CountOrZero, check_bounds
 
 Alignments = Literal["viterbi", "marginal"]
 """Score by the best alignment, or by the sum over all alignments."""
@@ -54,7 +54,7 @@ class SearchSettings:
     channel_alignment: Alignments = "marginal"
     lm_proposals: CountOrZero = 0
     allow_unk: bool = False
-    memory: Positive | None = None
+    memory: Annotated[float, Bounds(above=0, most=2**20)] | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from noisychannel.alignment import draw_alignment
 from noisychannel.arguments import Count, Seed, check_bounds
 from noisychannel.data.german_nouns import NounFiles, write_dative_plurals
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
+from noisychannel.data.sources import compare
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError
@@ -22,7 +24,7 @@ from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 from noisychannel.scoring import PairScorer
 from noisychannel.streams import DecodedLine
-from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
+from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig, parse_config
 from noisychannel.training.events import Listener
 from noisychannel.training.run import train_run
 from noisychannel.tuning.run import TuneOptions, tune_run
@@ -75,12 +77,54 @@ def train_demo(options: DemoOptions, listen: Listener, say: Callable[[str], obje
     run_dir = Path(options.run_dir)
     if not run_dir.name:
         raise BadInputError(f"--run_dir: {options.run_dir} has no name; name a new directory, such as runs/demo")
-    nouns = write_dative_plurals(run_dir.with_name(run_dir.name + "-data"), options.pairs, seed=options.seed)
+    data = run_dir.with_name(run_dir.name + "-data")
+    with TemporaryDirectory() as place:
+        _check_places(options, data, write_dative_plurals(Path(place), options.pairs, seed=options.seed))
+    nouns = write_dative_plurals(data, options.pairs, seed=options.seed)
     config = demo_config(options)
-    config.data = DataConfig(train=[str(nouns.train)], dev=[str(nouns.dev)], unpaired=[str(nouns.unpaired)])
+    config.data = _data_config(nouns)
     config.check()
     train_run(config, listen, say, options.overwrite)
     return nouns
+
+
+def _data_config(nouns: NounFiles) -> DataConfig:
+    return DataConfig(train=[str(nouns.train)], dev=[str(nouns.dev)], unpaired=[str(nouns.unpaired)])
+
+
+def _check_places(options: DemoOptions, data: Path, nouns: NounFiles) -> None:
+    """Refuse to write over anything but what a demo wrote. ``nouns``: a copy of what goes into ``data``."""
+    if nouns.unpaired.stat().st_size == 0:
+        most = len(nouns.train.read_bytes().splitlines()) - 1
+        raise BadInputError(f"--pairs: must be at most {most}, so that some forms are unpaired, but is {options.pairs}")
+    run = RunDirectory(Path(options.run_dir))
+    another = "name another directory, such as runs/demo2"
+    for place in (run.path, data):
+        if place.exists() and not place.is_dir():
+            raise BadInputError(f"--run_dir: {place} is a file; {another}")
+    is_run = run.header_file.exists()
+    restarts = is_run and options.overwrite and _is_demo(run, options)
+    if is_run and not restarts and compare(_data_config(nouns), run.header().data.sources).changed:
+        raise BadInputError(
+            f"--run_dir: {run.path} was not trained on the nouns of this demo; give the --pairs and --seed that it "
+            f"was trained with, or {another}"
+        )
+    names = {file.name for file in data.iterdir()} if data.exists() else set()
+    own = {file.name: file for file in nouns}
+    changed = [name for name in sorted(names & own.keys()) if (data / name).read_bytes() != own[name].read_bytes()]
+    if not restarts and (changed or (names and names.isdisjoint(own))):
+        raise BadInputError(
+            f"--run_dir: the data would go to {data}, but {changed[0] if changed else min(names)} there is not of this "
+            f"demo; {another}"
+        )
+    if not is_run and own.keys() - names and run.path.exists() and any(run.path.iterdir()):
+        raise BadInputError(f"--run_dir: {run.path} is not empty, and not the run of a demo; {another}")
+
+
+def _is_demo(run: RunDirectory, options: DemoOptions) -> bool:
+    """Whether a run was trained as a demo, of any nouns."""
+    before, now = parse_config(run.existing_config()), demo_config(options)
+    return all(getattr(before, part) == getattr(now, part) for part in ("direct", "channel", "lm", "training"))
 
 
 def describe_models(run: RunDirectory) -> Iterator[str]:

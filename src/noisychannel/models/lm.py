@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from noisychannel.ids import after_bos, inside, require_eos
-from noisychannel.models.lstm import ForwardLSTM, LSTMState
+from noisychannel.models.lstm import ForwardLSTM, LSTMState, check_sizes
 from noisychannel.models.products import Linear
 from noisychannel.precision import at_least_float32
 
@@ -32,6 +32,9 @@ class LanguageModel(nn.Module):
     ) -> None:
         """``reads_features``: whether features come before the outputs; a search then feeds them first."""
         super().__init__()
+        check_sizes(
+            vocab_size=vocab_size, hidden_size=hidden_size, num_layers=num_layers, embedding_size=embedding_size
+        )
         self.reads_features = reads_features
         self.decoder = ForwardLSTM(vocab_size, embedding_size or hidden_size, hidden_size, num_layers, dropout)
         self.word = Linear(hidden_size, vocab_size)

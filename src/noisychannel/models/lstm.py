@@ -37,6 +37,13 @@ class LSTMState(NamedTuple):
         return LSTMState(*(torch.cat([x, y], dim=1) for x, y in zip(self, other, strict=True)))
 
 
+def check_sizes(**sizes: int | None) -> None:
+    """Refuse sizes of a model that are no whole numbers above zero; None is one that is not given."""
+    for name, size in sizes.items():
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+            raise ValueError(f"{name} must be a whole number of at least 1, but is {size!r}")
+
+
 class ForwardLSTM(nn.Module):
     """A left-to-right LSTM over symbols: position t sees symbols 1..t only, so padding on the right has no effect."""
 

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from noisychannel.ids import after_bos, inside, require_eos
 from noisychannel.models.lm import summed_log_probs
-from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState, initialise_lstm
+from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState, check_sizes, initialise_lstm
 from noisychannel.models.products import Linear, run_lstm
 from noisychannel.precision import at_least_float32, exact_recurrence
 
@@ -102,6 +102,13 @@ class Seq2Seq(nn.Module):
         embedding_size: int | None = None,
     ) -> None:
         super().__init__()
+        check_sizes(
+            input_vocab_size=input_vocab_size,
+            output_vocab_size=output_vocab_size,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            embedding_size=embedding_size,
+        )
         embedding_size = embedding_size or hidden_size
         encoder = BidirectionalLSTM if bidirectional else ForwardLSTM
         self.encoder = encoder(input_vocab_size, embedding_size, hidden_size, num_layers, dropout)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from noisychannel import lattice
 from noisychannel.ids import BOS, EOS, PAD, after_bos, require_eos
 from noisychannel.joint import word_log_probs
-from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState
+from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState, check_sizes
 from noisychannel.models.products import Linear, one_column
 from noisychannel.models.protocols import Side
 from noisychannel.precision import at_least_float32
@@ -62,6 +62,13 @@ class SSNT(nn.Module):
         embedding_size: int | None = None,
     ) -> None:
         super().__init__()
+        check_sizes(
+            input_vocab_size=input_vocab_size,
+            output_vocab_size=output_vocab_size,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            embedding_size=embedding_size,
+        )
         embedding_size = embedding_size or hidden_size
         encoder = BidirectionalLSTM if bidirectional else ForwardLSTM
         self.encoder = encoder(input_vocab_size, embedding_size, hidden_size, num_layers, dropout)

@@ -15,7 +15,7 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, command_line
 from noisychannel.evaluation.decoding import with_all_terms
 from noisychannel.evaluation.held_out import HeldOut, rows_of_groups
-from noisychannel.evaluation.metrics import make_metric
+from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.loading import load_systems
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.reporting import Advance, Reporter, Silent
@@ -100,6 +100,7 @@ def tune_run(
     for warning in warnings_of(run.data_config, run.header().data.sources, ("dev", "dev_outputs")):
         reporter.warn(warning)
     _check_used(options, needed, systems, terms)
+    metric = make_metric(options.metric, options.tokenize, run.groups()[0].codecs()[1].config)
     rows = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
     tuned: list[TuningResult] = []
     for proposer in dict.fromkeys(system.proposer for system in systems):
@@ -110,7 +111,7 @@ def tune_run(
             for sources in [terms_of(run.group(group), terms)]
             for model in [load_systems(run.group(group), some, settings, options.device, sources, reporter)]
         ]
-        tuned += _tune_systems(run, groups, some, terms, options, settings, reporter)
+        tuned += _tune_systems(run, groups, some, terms, metric, options, settings, reporter)
     for of_group in run.groups():
         write_systems(of_group, [], default=systems[-1].name)
     return tuned
@@ -132,6 +133,7 @@ def _tune_systems(
     groups: Sequence[_Group],
     systems: Sequence[System],
     terms: Mapping[str, TermSource],
+    metric: Metric,
     options: TuneOptions,
     settings: SearchSettings,
     reporter: Reporter,
@@ -145,7 +147,6 @@ def _tune_systems(
             f"{run.path}: tuning on {len(references)} dev pairs. With fewer than {FEW_PAIRS}, weights may do worse on "
             "other inputs than the direct model alone. Give more dev pairs (data.dev, or a larger --limit)"
         )
-    metric = make_metric(options.metric, options.tokenize, groups[0].model.output_codec.config)
     texts = [group.model.output_codec.decode for group in groups for _ in group.dev.references]
     pool = CandidatePool(metric, references, texts)
     results: list[TuningResult] = []
@@ -183,6 +184,8 @@ def choose_systems(
     everything = [name.replace("direct", proposer) for name in SYSTEMS if name != "direct"]
     if terms:
         everything.append("+".join([everything[-1], *terms]))
+    if len(set(names)) < len(names):
+        raise BadInputError(f"--systems: something is named twice in {', '.join(names)}")
     chosen = list({system.name: system for name in names or everything for system in [system_of(name, terms)]}.values())
     for system in chosen:
         if not system.free:
@@ -196,7 +199,7 @@ def choose_systems(
     }
     if names and lacking:
         name, (of_group, role) = next(iter(lacking.items()))
-        fix = f"train it with --models {role}"
+        fix = of_group.training(role)
         if of_group.state_file(role).exists():
             fix = f"finish its training: {command_line('train', of_group.path / 'config.yaml')}"
         raise BadInputError(f"{of_group.path}: {name} needs the model {role}, which the run does not have; {fix}")
@@ -205,7 +208,7 @@ def choose_systems(
             reporter.warn(warning)
     possible = [system for system in chosen if system.name not in lacking]
     if not possible:
-        raise BadInputError(f"{run.path}: there is nothing to tune; train a direct model (--models direct) first")
+        raise BadInputError(f"{run.path}: there is nothing to tune without a direct model; {run.training('direct')}")
     return sorted(possible, key=lambda system: len(system.free))
 
 
