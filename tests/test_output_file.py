@@ -312,3 +312,13 @@ def test_many_bad_lines_are_counted(trained: Path, tmp_path: Path, capsys) -> No
     assert "wrong.tsv:20: 2 columns instead of an input without tabs" in told[-3]
     assert "further lines that cannot be decoded are only counted" in told[-2]
     assert "50 lines could not be decoded" in told[-1]
+
+
+def test_given_outputs_that_do_not_fit_are_reported_and_the_rest_ranked(trained: Path, tmp_path: Path, capsys) -> None:
+    lists = tmp_path / "lists.tsv"
+    lists.write_text(f"{'ab' * 400}\t{'ab' * 400}\nab\taab\nab\tab\n")
+    assert main(["decode", str(trained), "--rerank", str(lists), "--memory", "0.01", "--weights", "1,0,0,0"]) == 1
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 2
+    assert out.startswith("\n")
+    assert "lists.tsv:1: scoring 801 symbols given 801 needs about" in err

@@ -101,9 +101,9 @@ class RunFiles:
                 )
         return warnings
 
-    def training(self, role: str) -> str:
+    def adding(self, role: str) -> str:
         """The command that adds a model."""
-        return f"train it: {self._train()} --models {role}"
+        return f"train it: {self.training()} --models {role}"
 
     def training_again(self, role: str) -> str:
         """The command that trains one model anew."""

@@ -215,14 +215,24 @@ class LineDecoder:
     def _rerank_chunk(self, groups: Sequence[list[Row]]) -> list[DecodedLine]:
         if not groups:
             return []
-        given = [{row.output: row.where for row in group} for group in groups]
+        given = [{row.output: row.where for row in reversed(group)} for group in groups]  # where it is first
+        outputs_of = [list(dict.fromkeys(row.output for row in group)) for group in groups]
         texts, features = [group[0].input for group in groups], [group[0].features for group in groups]
-        ranked = self.model.rerank_batch(texts, [list(outputs) for outputs in given], features, self.align)
+        ranked = self.model.rerank_batch(
+            texts,
+            outputs_of,
+            features,
+            self.align,
+            refuse=lambda place, reason: self._refuse(f"{groups[place][0].where}: {reason}"),
+        )
         lines = []
         for text, tags, outputs, best in zip(texts, features, given, ranked, strict=True):
+            if not best:
+                lines.append(DecodedLine(text))
+                continue
             unknown = self.model.input_codec.unknown(text, tags)
-            self.remarks.add(next(iter(outputs.values())), unknown)
-            for output, where in outputs.items():
+            self.remarks.add(next(reversed(outputs.values())), unknown)
+            for output, where in reversed(outputs.items()):
                 self.remarks.add(where, self.model.output_codec.unknown(output))
             symbols = self.model.input_symbols(text, tags)
             lines.append(DecodedLine(text, best[: self.options.n_best], unknown, symbols))

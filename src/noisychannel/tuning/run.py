@@ -199,7 +199,7 @@ def choose_systems(
     }
     if names and lacking:
         name, (of_group, role) = next(iter(lacking.items()))
-        fix = of_group.training(role)
+        fix = of_group.adding(role)
         if of_group.state_file(role).exists():
             fix = f"finish its training: {command_line('train', of_group.path / 'config.yaml')}"
         raise BadInputError(f"{of_group.path}: {name} needs the model {role}, which the run does not have; {fix}")
@@ -208,7 +208,7 @@ def choose_systems(
             reporter.warn(warning)
     possible = [system for system in chosen if system.name not in lacking]
     if not possible:
-        raise BadInputError(f"{run.path}: there is nothing to tune without a direct model; {run.training('direct')}")
+        raise BadInputError(f"{run.path}: there is nothing to tune without a direct model; {run.adding('direct')}")
     return sorted(possible, key=lambda system: len(system.free))
 
 
