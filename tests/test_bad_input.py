@@ -540,6 +540,16 @@ def test_a_batch_of_pairs_is_scored_in_parts_that_fit(
     assert max(sizes) < 20
 
 
+def test_a_text_with_an_output_that_does_not_fit_is_left_out(trained: Path) -> None:
+    model = NoisyChannel.load(trained, settings=SearchSettings(memory=0.001), device="cpu")
+    refused: dict[int, str] = {}
+    outputs = [["baad", "bad"], ["b" * 5000], ["loomee"]]
+    ranked = model.rerank_batch(["bad", "a", "lome"], outputs, refuse=lambda n, why: refused.update({n: str(why)}))
+    assert [sorted(output.text for output in best) for best in ranked] == [["baad", "bad"], [], ["loomee"]]
+    assert refused.keys() == {1}
+    assert refused[1].startswith("scoring 5001 symbols given 2 needs about")
+
+
 def test_a_device_that_is_not_there_is_one_short_line(trained: Path, inputs: Path, capsys) -> None:
     for name in ("mps", "foo"):
         line = complaint_of(capsys, ["decode", str(trained), str(inputs), "--device", name])
@@ -552,6 +562,13 @@ def test_options_are_refused_before_models_are_loaded(
     monkeypatch.setattr(RunDirectory, "load_model", lambda *_: pytest.fail("a model is loaded"))
     assert "unknown metric 'foo'" in complaint_of(capsys, ["tune", str(trained), "--metric", "foo"])
     assert "unknown column 'foo'" in complaint_of(capsys, ["score", str(trained), str(pairs), "--columns", "foo"])
+
+
+def test_a_system_is_tuned_by_the_command_given(trained: Path, inputs: Path, capsys) -> None:
+    line = complaint_of(capsys, ["decode", str(trained), str(inputs), "--system", "direct+lm"])
+    words = shlex.split(line.split("Tune it with ")[1])
+    assert main([*words[1:], "--iterations", "0"]) == 0
+    (trained / "weights.json").unlink()
 
 
 def test_a_model_is_added_by_the_command_given(trained: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -381,7 +381,7 @@ def test_a_batch_that_does_not_fit_is_searched_in_parts(monkeypatch: pytest.Monk
         same_batch(found[-1], found[0])
     assert sizes[0] == 7
     assert sizes[1:] == [2, 1, 1, 1, 1, 1, 3, 3, 1]
-    with pytest.raises(ValueError, match=r"memory: must be greater than 0, but is 0\.0"):
+    with pytest.raises(ValueError, match=r"memory: must be greater than 0 and at most 1048576, but is 0\.0"):
         NoisyChannelDecoder(models.direct, memory_gib=0.0)
 
 

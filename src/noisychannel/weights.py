@@ -15,7 +15,7 @@ from noisychannel.atomic import write_text
 from noisychannel.checksums import locked
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.errors import BadInputError, did_you_mean
+from noisychannel.errors import BadInputError, command_line, did_you_mean
 from noisychannel.runs import RunDirectory
 from noisychannel.schemas import damaged, read_record
 from noisychannel.systems import PROPOSERS, FreeWeight, System, make_system
@@ -159,7 +159,7 @@ def stale_warning(run: RunDirectory, stale: Mapping[str, Sequence[str]]) -> str:
     names = " and ".join(dict.fromkeys(name for changed in stale.values() for name in changed))
     return (
         f"{run.path}: the weights of {', '.join(stale)} were tuned with an earlier {names}; "
-        f"tune again: {shlex.join(['noisychannel', 'tune', str(run.path)])}"
+        f"tune again: {command_line('tune', run.path)}"
     )
 
 
@@ -179,7 +179,7 @@ def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
     if name in outdated_systems(run):
         raise BadInputError(
             f"{run.weights_file}: {name} was tuned by version 0.1, in which the word list was part of the language "
-            f"model; it is a term of its own now, so tune again: noisychannel tune {run.path}"
+            f"model; it is a term of its own now, so tune again: {command_line('tune', run.path)}"
         )
     if name in systems:
         return systems[name]
@@ -190,7 +190,7 @@ def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
         return TunedSystem(name, system.fixed, systems[UNTUNED.name].settings)
     raise BadInputError(
         f"{run.path}: the system {name} has not been tuned; there are {', '.join(systems)}. "
-        f"Tune it with noisychannel tune {run.path} --systems {name}"
+        f"Tune it with {command_line('tune', run.path, '--systems', name)}"
     )
 
 
@@ -241,8 +241,7 @@ def _read(run: RunDirectory) -> WeightsRecord:
 
 def _read_file(run: RunDirectory) -> WeightsRecord:
     file = run.weights_file
-    remove, tune = (shlex.join([*words]) for words in (("rm", str(file)), ("noisychannel", "tune", str(run.path))))
-    again = f"remove it and tune again: {remove} && {tune}"
+    again = f"remove it and tune again: {shlex.join(['rm', str(file)])} && {command_line('tune', run.path)}"
     record = read_record(file, WeightsRecord, again, [None, FORMAT])
     for name, entry in record.systems.items():
         try:
