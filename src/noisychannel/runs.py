@@ -165,7 +165,7 @@ class RunDirectory(RecordedRun):
     def _read_model_description(self, role: str) -> ModelDescription:
         file, again = self.model_config_file(role), self.training_again(role)
         if not self.has_model(role):
-            raise BadInputError(f"{self.path}: has no {role} model; train it with noisychannel train … --models {role}")
+            raise BadInputError(f"{self.path}: has no {role} model; {self.adding(role)}")
         if not self.model_file(role).exists():
             self.verify(self.model_file(role), again, role)
         record = self._read_model_record(role)

@@ -82,7 +82,8 @@ def evaluate_run(
         raise BadInputError("--tokenize is for the metric bleu, which --metrics does not name; leave it out")
     if options.outputs and options.columns is not None:
         raise BadInputError("--columns would be ignored: with --outputs FILE has inputs alone; leave it out")
-    for name, values in (("metrics", options.metrics), ("baselines", options.baselines), ("outputs", options.outputs)):
+    for name in ("systems", "metrics", "baselines", "outputs"):
+        values = getattr(options, name)
         if len(set(values)) < len(values):
             raise BadInputError(f"--{name}: something is named twice in {', '.join(values)}")
     if not options.metrics:

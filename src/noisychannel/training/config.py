@@ -146,6 +146,8 @@ class RunConfig:
     def check(self) -> None:
         """Refuse impossible values and combinations; the message names the key."""
         check_bounds(self)
+        if not self.run_dir:
+            raise BadInputError("run_dir: is empty; name a directory")
         if not self.models:
             raise BadInputError(f"models: empty; choose from {', '.join(ROLES)}")
         if len(set(self.models)) != len(self.models):
