@@ -7,7 +7,8 @@ PYTHON ?= python3
 VENV := .venv
 # In the environment, so that the constraints hold for what pip installs to build the package, too.
 export PIP_CONSTRAINT := constraints.txt
-PIP := $(VENV)/bin/pip install --quiet --disable-pip-version-check
+# Modules are compiled when they are imported; most never are.
+PIP := $(VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test test-long faults bench clean
 

@@ -486,6 +486,7 @@ def test_a_model_whose_training_diverged_is_one_line(trained: Path, tmp_path: Pa
     tensors["emit.weight"][0, 3] = float("nan")
     with safe_open(file, "pt") as opened:
         save_file(tensors, file, opened.metadata())
+    RunDirectory(run).record_files("channel")
     assert main(["decode", str(run), "--weights", FULL]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "channel/model.safetensors: NaN or infinite weights (emit.weight)" in line
