@@ -153,7 +153,9 @@ def test_twenty_kills_in_a_row(jobs: str, groups: bool, commands: Commands, tmp_
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", ["kill", "torn", "full", "read-only"])
 def test_a_fault_at_every_change_of_a_file(fault: str, trial: Trial) -> None:
-    for at in range(1, trial.changes + 1, 1 if fault in ("kill", "torn") else 3):
+    places = range(1, trial.changes + 1, 1 if fault in ("kill", "torn") else 3)
+    print(f"{fault}: {len(places)} trainings")
+    for at in places:
         answer = trial.train(fault=fault, at=at)
         if fault in ("kill", "torn"):
             assert answer.status == -9, at
@@ -194,6 +196,7 @@ def test_starting_over_killed_at_every_change_of_a_file(commands: Commands, tmp_
     """Until the new training has begun, which takes less than half of all changes."""
     trial = Trial(tmp_path, commands, groups=True)
     trial.finish()
+    print(f"--overwrite: {trial.changes // 2 - 1} kills")
     for at in range(1, trial.changes // 2):
         assert trial.train("--overwrite", fault="kill", at=at).status == -9
         trial.finish()

@@ -478,9 +478,9 @@ def test_prepare_is_the_plain_version(
 
 # --- memory
 
-PAIRS, UNPAIRED = 100_000, 50_000
-BOUND = 20
-"""MiB. A line costs four bytes in each list of lengths, and what is not yet written a fixed amount: a good 20 MiB."""
+PAIRS, UNPAIRED = 50_000, 25_000
+BOUND = 10
+"""MiB. A line costs four bytes in each list of lengths, and what is not yet written a fixed amount: well below 10 MiB."""
 
 MEASURED = """
 import random, sys
