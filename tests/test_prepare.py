@@ -480,7 +480,7 @@ def test_prepare_is_the_plain_version(
 
 PAIRS, UNPAIRED = 50_000, 25_000
 BOUND = 10
-"""MiB. A line costs four bytes in each list of lengths, and what is not yet written a fixed amount: well below 10 MiB."""
+"""MiB. A line costs four bytes in each list of lengths, what is not yet written a fixed amount: well below 10 MiB."""
 
 MEASURED = """
 import random, sys
