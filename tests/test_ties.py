@@ -57,8 +57,7 @@ def settings(seed: int) -> tuple[list[int], dict[str, Any]]:
 
 # One block of the proposals holds one prefix of one cell, or everything; or symbols come from lists, of one each.
 @pytest.mark.parametrize(
-    ("room", "listed"),
-    [pytest.param(1, 256, marks=pytest.mark.long), (1 << 24, 256), pytest.param(1 << 24, 1, marks=pytest.mark.long)],
+    ("room", "listed"), [pytest.param(1, 256, marks=pytest.mark.long), (1 << 24, 256), (1 << 24, 1)]
 )
 def test_ties_are_broken_as_in_the_reference(room: int, listed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposals, "LOGITS_AT_ONCE", room)
