@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from noisychannel.data.sources import SOURCE_KEYS, SourceFiles, Sources, compare
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.registry import ROLES, Role
-from noisychannel.run_files import VOCABULARIES, directory_name
+from noisychannel.run_files import directory_name
 from noisychannel.run_records import DataRecord
 from noisychannel.runs import RunDirectory
 from noisychannel.tensors import load_shapes
@@ -32,13 +30,11 @@ from noisychannel.training.lock import locked_run
 from noisychannel.training.log import check_regular, forget_after
 from noisychannel.training.loop import train_model
 from noisychannel.training.memory import check_prepared, check_sizes, processes_that_fit
+from noisychannel.training.removal import clear_run, leaving_no_data, remove, remove_data, remove_unfinished_files
 from noisychannel.training.state import TrainingState
 from noisychannel.training.world import World
 
 Say = Callable[[str], object]
-
-UNFINISHED_FILE = re.compile(r"\..+\.\d+\.tmp")
-"""The name under which ``atomic`` writes a file before it is complete."""
 
 FREE_TO_CHANGE = {
     "run_dir", "models", "device", "jobs", "tensorboard", "training.max_updates", "training.max_epochs",
@@ -100,7 +96,7 @@ def prepare_run(config: RunConfig, say: Say = print) -> None:
     run = RunDirectory(Path(config.run_dir))
     with locked_run(run) as lock:
         _prepare_run(run, config, say, False, lock.begun)
-        _remove_data(run)
+        remove_data(run)
 
 
 def _with_threads(jobs: Sequence[Job], configs: Sequence[RunConfig]) -> list[Job]:
@@ -114,28 +110,9 @@ def _with_threads(jobs: Sequence[Job], configs: Sequence[RunConfig]) -> list[Job
 def _close(run: RunDirectory, jobs: Sequence[Job], say: Say) -> None:
     """After training: remove the encoded data, and say so if the tuned weights belong to the earlier models."""
     changed = any(ROLES[job.role].in_objective and Path(job.config.run_dir) == run.path for job in jobs)
-    _remove_data(run)
+    remove_data(run)
     if changed and any(group.weights_file.exists() for group in run.groups()):
         say(f"{run.path}: the weights were tuned with the earlier models; tune again: noisychannel tune {run.path}")
-
-
-def _remove_data(run: RunDirectory) -> None:
-    for place in (run, *run.groups()):
-        _discard(place.data_dir)
-
-
-def _discard(data_dir: Path) -> None:
-    """Remove encoded data as far as possible, or a link in its place."""
-    with suppress(NoisyChannelError):
-        _remove(data_dir)
-
-
-def _remove_unfinished_files(run: RunDirectory) -> None:
-    """Remove what killed writes have left. The run is locked, so nobody is writing now, except behind links."""
-    home = run.path.resolve()
-    for file in [*run.path.glob(".*.tmp"), *run.path.glob("[!.]*/.*.tmp"), *run.path.glob("[!.]*/[!.]*/.*.tmp")]:
-        if UNFINISHED_FILE.fullmatch(file.name) and file.parent.resolve().is_relative_to(home):
-            _remove(file)
 
 
 def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool, begun: bool) -> list[Job]:
@@ -151,7 +128,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         )
     if not ours and not begun and any(p.name != ".lock" for p in run.path.iterdir()):
         raise BadInputError(f"{run.path}: not empty, and not a run directory; choose another run_dir, or remove it")
-    _remove_unfinished_files(run)
+    remove_unfinished_files(run)
     resumed = ours and not overwrite
     record = config
     codecs: dict[str, tuple[Codec, Codec]] | None = None
@@ -162,7 +139,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         _verify_models(run, config)
         if not (jobs := _jobs(run, config, run.header().groups)):
             _check_sources(run, config, say)
-            _remove_data(run)
+            remove_data(run)
             say(
                 f"{run.path}: nothing to do, every model is trained. A model that stopped at its limit continues with "
                 "a larger limit; a model that ran out of patience does not. --overwrite deletes all and starts over"
@@ -178,9 +155,9 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
 
     for place in (run, *run.groups()) if resumed else (run,):
         if place.data_dir.is_symlink():  # what it points to is not ours
-            _remove(place.data_dir)
+            remove(place.data_dir)
     # Nothing is removed before the new data has been read without errors.
-    with _leaving_no_data(run):
+    with leaving_no_data(run):
         prepared = prepare(config.data, lambda group: _data_dir(run, group, resumed), codecs)
         hashes = sources.record()
         for group, data in prepared.items():
@@ -190,7 +167,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         for job in jobs:
             _check_state(job)
     if not resumed:
-        _clear(run, list(prepared))
+        clear_run(run, list(prepared))
     for group, data in prepared.items():
         say(f"{group or 'data'}: " + "; ".join(f"{split} {counts.summary()}" for split, counts in data.counts.items()))
         if not resumed:
@@ -266,25 +243,11 @@ def _settle(run: RunDirectory, data: Prepared) -> None:
     if data.directory != run.data_dir:
         try:
             run.path.mkdir(exist_ok=True)
-            _remove(run.data_dir)
+            remove(run.data_dir)
             data.directory.replace(run.data_dir)
         except OSError as error:
             raise cannot_write(run.data_dir, error) from error
         data.directory = run.data_dir
-
-
-@contextmanager
-def _leaving_no_data(run: RunDirectory) -> Iterator[None]:
-    """Remove the encoded data if the block fails, and directories of groups that have nothing else."""
-    try:
-        yield
-    except BaseException:
-        for leftover in [run.data_dir, *run.path.glob("[!.]*/.data")]:
-            _discard(leftover)
-            if leftover.parent != run.path and not any(leftover.parent.iterdir()):
-                with suppress(OSError):
-                    leftover.parent.rmdir()
-        raise
 
 
 def _jobs(run: RunDirectory, config: RunConfig, groups: list[str]) -> list[Job]:
@@ -348,7 +311,7 @@ def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> None:
             raise _changed(run, key, file)
     if not differences.changed or differences.missing:
         return
-    with _leaving_no_data(run):
+    with leaving_no_data(run):
         prepared = prepare(config.data, lambda group: run.group(group).data_dir, _codecs(run))
         for group, data in prepared.items():
             _check_data(run.group(group), data, config)
@@ -378,49 +341,6 @@ def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
                 "keep it, choose another run_dir, or start over (--overwrite)"
             )
     return replace(config, models=list(dict.fromkeys([*before.models, *config.models])))
-
-
-def _clear(run: RunDirectory, groups: list[str]) -> None:
-    """Remove the files of an earlier training, and nothing else.
-
-    The header is moved first: from then on the directory is an unfinished preparation, which the next command replaces.
-    It goes last, because it knows the groups. A link is removed, not what it points to.
-    """
-    old = RunDirectory(run.path / ".old")
-    if old.path.is_symlink():
-        _remove(old.path)
-    try:
-        old.path.mkdir(exist_ok=True)
-        if run.header_file.exists():
-            run.header_file.replace(old.header_file)
-    except OSError as error:
-        raise cannot_write(run.path, error) from error
-    with suppress(NoisyChannelError):  # none, one of another version, or a damaged one: starting over is the cure
-        groups = groups + list(old.header().groups)
-    for directory in [*dict.fromkeys(run.group(group).path for group in groups if group), run.path]:
-        if directory.is_symlink() and directory != run.path:
-            _remove(directory)
-            continue
-        names = (*ROLES, "tensorboard", "metrics.jsonl", "weights.json", "config.yaml", "run.json")
-        for name in (*names, *VOCABULARIES):
-            _remove(directory / name)
-        if directory != run.path and directory.exists() and not any(directory.iterdir()):
-            directory.rmdir()
-    _remove(old.path)
-    run.forget()
-
-
-def _remove(path: Path) -> None:
-    """Remove a file, a directory with its content, or a link without what it points to."""
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise NoisyChannelError(
-            f"{error.filename or path}: cannot be removed ({error.strerror or error}); fix that, then try again"
-        ) from error
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
