@@ -8,8 +8,8 @@ from random import Random
 from statistics import fmean
 from typing import Literal, TypeAlias, TypeVar
 
-from noisychannel.data.rows import Row
 from noisychannel.data.edits import align
+from noisychannel.data.rows import Row
 
 T = TypeVar("T")
 FitUnits: TypeAlias = Literal["characters", "words"]

@@ -165,9 +165,7 @@ class _Fit:
 
     def _config(self, data: DataConfig, run_dir: Path, models: tuple[Role, ...]) -> RunConfig:
         options = self.options
-        return run_config(
-            self.plan, data, run_dir, models, seed=options.seed, device=options.device, jobs=options.jobs
-        )
+        return run_config(self.plan, data, run_dir, models, seed=options.seed, device=options.device, jobs=options.jobs)
 
     # Training.
 

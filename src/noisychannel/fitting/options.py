@@ -101,7 +101,9 @@ class UserData:
         word_columns = Columns.parse(options.word_columns, "--word_columns", ("output",))
         for name, roles in (("--columns", columns.roles), ("--word_columns", word_columns.roles)):
             if "group" in roles:
-                raise BadInputError(f"{name}: fit makes one run; fit the pairs of each group by themselves, without group")
+                raise BadInputError(
+                    f"{name}: fit makes one run; fit the pairs of each group by themselves, without group"
+                )
         if options.word_columns != "output" and not options.words:
             raise BadInputError("--word_columns would be ignored: there are no words; give --words, or leave it out")
         _check_plain(options)
@@ -127,7 +129,9 @@ class UserData:
             raise BadInputError(f"{', '.join(options.words)}: no words; leave out --words, or name another file")
         if "features" in word_columns.roles and not tagged:
             # Nothing could read them.
-            word_columns = Columns(tuple("-" if x == "features" else x for x in word_columns.roles), word_columns.fields)
+            word_columns = Columns(
+                tuple("-" if x == "features" else x for x in word_columns.roles), word_columns.fields
+            )
         config = DataConfig(
             columns=",".join(columns.roles),
             unpaired=list(options.words),

@@ -58,6 +58,7 @@ def _example(result: FitResult) -> str:
     row = result.example
     text = row.input + ("\t" + SEPARATOR.join(row.features) if row.features else "")
     shown = shlex.quote(text).replace("\t", "\\t").replace("%", "%%")
-    return f"printf {shown[:-1] + chr(92) + 'n' + chr(39) if shown.startswith(chr(39)) else repr(text + chr(10))} | " + (
-        command_line("decode", result.run_dir)
+    return (
+        f"printf {shown[:-1] + chr(92) + 'n' + chr(39) if shown.startswith(chr(39)) else repr(text + chr(10))} | "
+        + (command_line("decode", result.run_dir))
     )
