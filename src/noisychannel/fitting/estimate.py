@@ -86,9 +86,7 @@ def what_helps(facts: Facts, parts: Sequence[Part], right: Sequence[bool], words
         if per_set < FEW_PER_TAG_SET:
             line = f"more pairs of rare tag sets: there are {per_set:.1f} pairs for each of {facts.tag_sets:,} tag sets"
             if unseen:
-                line += (
-                    f"; of {len(unseen):,} held-out pairs whose tag set was never seen, {_percent(unseen)} are right"
-                )
+                line += f"; {_percent(unseen)} of {len(unseen):,} held-out pairs of unseen tag sets are right"
             found.append(line)
     if facts.words:
         known = {row.output for row in words}

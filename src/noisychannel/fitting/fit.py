@@ -81,7 +81,8 @@ def fit(options: FitOptions, reporter: FitReporter) -> FitResult:
         check_same(done.begun, options, files, options.place)
         reporter.say(f"{options.place}: finished before; --overwrite starts over")
     else:
-        done = _Fit(options, data, work, reporter).run()
+        with work.locked():
+            done = _Fit(options, data, work, reporter).run()
     if not options.keep_work:
         remove(work.path)
     return FitResult(options.place, done, data.pairs[0], _test(options, done.begun.plan, reporter))
@@ -106,8 +107,6 @@ class _Fit:
         self._announce(facts, plan, sum(stages.values()))
         if before is None:
             work.clear()
-            if options.overwrite:
-                remove(RunDirectory(work.run_dir).header_file)
             work.begin(begun_now(options, files, facts, plan))
         self.plan, self.facts, self.speed = plan, facts, speed
         self.stages = Stages(stages, self.reporter.progress)

@@ -118,7 +118,7 @@ def do_tasks(tasks: Sequence[InputTask], jobs: int | None, advance: Callable[[fl
 
 def collect(tasks: Sequence[InputTask], codec: Codec) -> list[Row]:
     """The pairs of all tasks. ``codec``: that of the inputs; an input with a symbol that it lacks is left out."""
-    pairs = []
+    pairs: list[Row] = []
     for task in tasks:
         inputs = [line.text for line in read_lines(Path(task.file))]
         if len(inputs) != len(task.words):

@@ -116,8 +116,8 @@ class UserData:
         inputs = len({row.input for row in pairs})
         if len(pairs) < LEAST_PAIRS or inputs < LEAST_PAIRS:
             raise BadInputError(
-                f"{options.pairs}: {len(pairs)} pairs of {inputs} different inputs; fit needs at least {LEAST_PAIRS} of "
-                "both, and 100 or more to be useful"
+                f"{options.pairs}: {len(pairs)} pairs of {inputs} different inputs; fit needs at least {LEAST_PAIRS} "
+                "of both, and 100 or more to be useful"
             )
         if options.test is not None and next(read_pairs([options.test], columns, SEPARATOR), None) is None:
             raise BadInputError(f"{options.test}: empty; there is nothing to evaluate (--test)")

@@ -49,16 +49,14 @@ def _verdict(result: FitResult) -> Iterator[str]:
     if simple:
         best: Estimate = max(simple, key=lambda one: sign * one.score)
         yield (
-            f"{best.system} ({best.score:.2f}) is not worse than {own.system} ({own.score:.2f}) here: use {best.system} "
-            "until there are more pairs or words"
+            f"{best.system} ({best.score:.2f}) is not worse than {own.system} ({own.score:.2f}) here: use "
+            f"{best.system} until there are more pairs or words"
         )
 
 
 def _example(result: FitResult) -> str:
     row = result.example
     text = row.input + ("\t" + SEPARATOR.join(row.features) if row.features else "")
-    shown = shlex.quote(text).replace("\t", "\\t").replace("%", "%%")
-    return (
-        f"printf {shown[:-1] + chr(92) + 'n' + chr(39) if shown.startswith(chr(39)) else repr(text + chr(10))} | "
-        + (command_line("decode", result.run_dir))
-    )
+    # printf reads backslashes and percent signs.
+    spelt = text.replace("\\", "\\\\").replace("%", "%%").replace("\t", "\\t") + "\\n"
+    return f"printf {shlex.quote(spelt)} | {command_line('decode', result.run_dir)}"

@@ -63,8 +63,8 @@ def measure_speed(plan: Plan, facts: Facts, device: str, jobs: int | None) -> Sp
     x, y = round(facts.input_length) + 1 + tags, round(facts.output_length) + 1
     sizes = (facts.input_symbols + 40, facts.output_symbols + 40)
     H, E = plan.hidden_size, plan.embedding_size
-    direct = SSNT(*sizes, H, bidirectional=True, embedding_size=E).to(where)
-    channel = SSNT(*reversed(sizes), H, embedding_size=E).to(where)
+    direct = SSNT(sizes[0], sizes[1], H, bidirectional=True, embedding_size=E).to(where)
+    channel = SSNT(sizes[1], sizes[0], H, embedding_size=E).to(where)
     lm = LanguageModel(sizes[1], plan.lm_hidden_size, num_layers=1).to(where)
     B = plan.batch_size
 

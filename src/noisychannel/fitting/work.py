@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from noisychannel.fitting.estimate import Estimate
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.options import FitOptions, UserData
 from noisychannel.fitting.plan import Plan
-from noisychannel.run_files import WORK
+from noisychannel.run_files import WORK, RunFiles
 from noisychannel.runs import RunDirectory
 from noisychannel.schemas import Record, read_record
-from noisychannel.training.removal import remove
+from noisychannel.training.lock import locked_run
+from noisychannel.training.removal import clear_run, remove
 
 FORMAT = 1
 RECORD = "fit.json"
@@ -85,6 +87,12 @@ class Work:
     def further_file(self, part: str) -> Path:
         return self.path / f"{part}.further.tsv"
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from fitting here."""
+        with locked_run(RunFiles(self.path)):
+            yield
+
     def begin(self, begun: Begun) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -106,9 +114,13 @@ class Work:
         write_text(self.run_dir / RECORD, json.dumps(asdict(done), ensure_ascii=False, indent=1) + "\n")
 
     def clear(self) -> None:
-        """Remove what an earlier fit has left; the run itself is cleared by its training."""
-        for path in (self.path, self.run_dir / RECORD, self.run_dir / "data"):
+        """Remove what an earlier fit has left, and the run."""
+        inside = [path for path in self.path.glob("*") if path.name != ".lock"] if self.path.is_dir() else []
+        for path in (*inside, self.run_dir / RECORD, self.run_dir / "data"):
             remove(path)
+        run = RunDirectory(self.run_dir)
+        if run.header_file.exists():
+            clear_run(run, [])
 
 
 def check_place(options: FitOptions, work: Work) -> None:
