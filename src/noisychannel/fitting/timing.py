@@ -12,6 +12,7 @@ from torch import nn
 from noisychannel.devices import choose_device
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.plan import LM_BATCH, Plan
+from noisychannel.ids import EOS
 from noisychannel.models import SSNT, LanguageModel
 from noisychannel.training.jobs import choose_processes
 from noisychannel.training.loop import cpu_threads
@@ -70,6 +71,7 @@ def measure_speed(plan: Plan, facts: Facts, device: str, jobs: int | None) -> Sp
 
     def ids(batch: int, length: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
         drawn = torch.randint(4, size, (batch, length), device=where)
+        drawn[:, -1] = EOS
         return drawn, torch.full((batch,), length)
 
     inputs, outputs = ids(B, x, sizes[0]), ids(B, y, sizes[1])
