@@ -257,7 +257,9 @@ def test_the_language_model_sees_no_pair_that_was_made(shop: Workshop, lm_data: 
     assert inputs[-2:] == outputs[-2:]
     assert sorted(inputs[-2:]) == spelled("krabbe", "stichelte")
     assert not any("<unk>" in sequence for sequence in inputs + outputs)
-    assert language_model(prepared) == spelled(*(["gesucht", "blau"] if lm_data == "all" else []), "stichelte", "krabbe")
+    assert language_model(prepared) == spelled(
+        *(["gesucht", "blau"] if lm_data == "all" else []), "stichelte", "krabbe"
+    )
     assert language_model(prepared, "dev") == spelled("gesucht", "blau")
     assert direct(prepared, "dev") == (spelled("suchen", "blau"), spelled("gesucht", "blau"))
     assert prepared.summary().endswith("unpaired 2 lines; further 1 lines; made-up 30 lines; copies 2 lines")
@@ -482,7 +484,18 @@ def test_a_summary_shows_the_most_frequent_unknown_symbols() -> None:
         ({"lm_data": "unpaired"}, "data.lm_data: is unpaired, but data.unpaired names no file"),
         ({"augment": AugmentConfig(copies=1)}, "data.augment.copies: copies are made of unpaired outputs, but"),
     ],
-    ids=["train", "dev", "train_outputs", "dev_outputs", "columns", "no output", "unpaired", "separator", "lm_data", "copies"],
+    ids=[
+        "train",
+        "dev",
+        "train_outputs",
+        "dev_outputs",
+        "columns",
+        "no output",
+        "unpaired",
+        "separator",
+        "lm_data",
+        "copies",
+    ],
 )
 def test_a_configuration_that_makes_no_sense_is_refused(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(BadInputError) as caught:
