@@ -21,6 +21,7 @@ from noisychannel.arguments import dump_config
 from noisychannel.atomic import write_bytes
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
+from noisychannel.errors import BadInputError
 from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.evaluation.table import EvaluationTable
@@ -29,7 +30,7 @@ from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
 from noisychannel.fitting.inputs import choose_words, collect, do_tasks, make_tasks
 from noisychannel.fitting.options import FitOptions, UserData, write_rows
-from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, make_plan, reverse_config, run_config
+from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, dev_size, make_plan, reverse_config, run_config
 from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare, duration
 from noisychannel.fitting.timing import (
     INPUTS,
@@ -127,6 +128,11 @@ class _Fit:
 
     def _plan(self, facts: Facts, before: Plan | None) -> tuple[Plan, Speed]:
         options = self.options
+        if options.folds == 0 and 2 * dev_size(facts.pairs) > facts.pairs:
+            raise BadInputError(
+                f"--folds: {facts.pairs:,} pairs are too few to hold out {dev_size(facts.pairs):,} for good; "
+                "leave it out"
+            )
         plan = before or make_plan(
             facts, folds=options.folds, copy=options.copy, made_up=options.made_up, inputs=options.inputs
         )
