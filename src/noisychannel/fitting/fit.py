@@ -153,12 +153,23 @@ class _Fit:
             write_rows(self.work.train_file(part.name), part.train, self.data.columns)
             if part.held_out:
                 write_rows(self.work.held_out_file(part.name), part.held_out, self.data.columns)
+        words = choose_words(self.data.words, (), self.plan.words_given_inputs, self.facts.tagged_words, self.options.seed)
+        some = self.data.pairs[0].input
+        write_rows(
+            self.work.symbols_file,
+            [word._replace(input=word.output if self.plan.copy else some, further=()) for word in words],
+            self.data.columns,
+        )
+        # All pairs: a symbol of a held-out pair is in the vocabulary, but its models have not seen it.
+        everything = replace(
+            self._data(self.parts[-1], {}), vocabularies=None, further=[str(self.work.symbols_file)] if words else []
+        )
+        if self.parts[-1].held_out:
+            everything.train.append(str(self.work.held_out_file(ALL)))
         if not RunDirectory(self.work.vocabulary).header_file.exists():
-            # All pairs: a symbol of a held-out pair is then known to the vocabulary, but its models have not seen it.
-            everything = replace(self._data(self.parts[-1], {}), vocabularies=None)
-            if self.parts[-1].held_out:
-                everything.train.append(str(self.work.held_out_file(ALL)))
             prepare_run(self._config(everything, self.work.vocabulary, ("direct", "channel", "lm")), _quiet)
+        if words and not RunDirectory(self.work.reverse_vocabulary).header_file.exists():
+            prepare_run(self._reverse_config(everything, self.work.reverse_vocabulary), _quiet)
 
     def _data(self, part: Part, made: dict[str, int]) -> DataConfig:
         train = str(self.work.train_file(part.name))
@@ -174,6 +185,12 @@ class _Fit:
         options = self.options
         return run_config(self.plan, data, run_dir, models, seed=options.seed, device=options.device, jobs=options.jobs)
 
+    def _reverse_config(self, data: DataConfig, run_dir: Path) -> RunConfig:
+        options = self.options
+        return reverse_config(
+            self.plan, data, run_dir, seed=options.seed, device=options.device, jobs=options.jobs
+        )
+
     # Training.
 
     def _give_inputs(self) -> dict[str, int]:
@@ -181,13 +198,9 @@ class _Fit:
         options, tagged = self.options, self.facts.tagged_words
         with self.stages.stage(REVERSE) as advance:
             configs = [
-                reverse_config(
-                    self.plan,
-                    replace(self._data(part, {}), vocabularies=None),
+                self._reverse_config(
+                    replace(self._data(part, {}), vocabularies=str(self.work.reverse_vocabulary)),
                     self.work.reverse(part.name),
-                    seed=options.seed,
-                    device=options.device,
-                    jobs=options.jobs,
                 )
                 for part in self.parts
             ]

@@ -212,7 +212,6 @@ def reverse_config(
         columns=",".join(columns.get(name.strip(), name.strip()) for name in listed),
         input=data.output,
         output=data.input,
-        further=[],
     )
     swapped = replace(plan, input_units=plan.output_units, output_units=plan.input_units, lm_words_alone=False)
     return run_config(swapped, data, run_dir, ("direct",), seed=seed, device=device, jobs=jobs)
