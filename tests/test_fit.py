@@ -21,7 +21,6 @@ from noisychannel.fitting.progress import Progress
 from noisychannel.fitting.report import describe
 from noisychannel.reporting import Silent
 from noisychannel.runs import RunDirectory
-from noisychannel.tuning import search
 from noisychannel.tuning.run import tune_run
 from noisychannel.weights import read_system
 from toys import LETTERS, double_vowels
@@ -49,7 +48,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of a second."""
     for name, value in {
-        "HIDDEN": 16, "EMBEDDING": 8, "UPDATES": 40, "EPOCHS": 1, "BATCH": 8, "LEARNING_RATE": 0.03, "MADE_UP": 100,
+        "HIDDEN": 16, "EMBEDDING": 8, "UPDATES": 12, "EPOCHS": 1, "BATCH": 8, "LEARNING_RATE": 0.03, "MADE_UP": 100,
         "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 4, "K2": 2, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10,
         "LM_MOST": 20, "WORDS_ALONE": 50, "FOLDS": 2,
     }.items():  # fmt: skip
@@ -57,7 +56,6 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "LEAST_CONFIDENCE", -100.0)
     monkeypatch.setattr(fitting, "ITERATIONS", 1)
     monkeypatch.setattr(timing, "LEAST_UPDATES", 10)
-    monkeypatch.setattr(search, "TRIALS", 16)
 
 
 def write_data(directory: Path, pairs: int = 24, words: int = 60, seed: int = 1) -> FitOptions:

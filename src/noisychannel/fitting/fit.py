@@ -153,7 +153,9 @@ class _Fit:
             write_rows(self.work.train_file(part.name), part.train, self.data.columns)
             if part.held_out:
                 write_rows(self.work.held_out_file(part.name), part.held_out, self.data.columns)
-        words = choose_words(self.data.words, (), self.plan.words_given_inputs, self.facts.tagged_words, self.options.seed)
+        words = choose_words(
+            self.data.words, (), self.plan.words_given_inputs, self.facts.tagged_words, self.options.seed
+        )
         some = self.data.pairs[0].input
         write_rows(
             self.work.symbols_file,
@@ -187,9 +189,7 @@ class _Fit:
 
     def _reverse_config(self, data: DataConfig, run_dir: Path) -> RunConfig:
         options = self.options
-        return reverse_config(
-            self.plan, data, run_dir, seed=options.seed, device=options.device, jobs=options.jobs
-        )
+        return reverse_config(self.plan, data, run_dir, seed=options.seed, device=options.device, jobs=options.jobs)
 
     # Training.
 

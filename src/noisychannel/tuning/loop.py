@@ -154,9 +154,7 @@ def _result(
     )
 
 
-def _values(
-    system: System, expected: ExpectedScore, pool: CandidatePool, history: Sequence[TuningStep]
-) -> list[float]:
+def _values(system: System, expected: ExpectedScore, pool: CandidatePool, history: Sequence[TuningStep]) -> list[float]:
     """What each decoding is worth: its score as a gain, less its luck and the price of its weights."""
     sign = 1.0 if pool.metric.higher_is_better else -1.0
     values = []
