@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from noisychannel.data.edits import align
 from noisychannel.data.rows import Row
+from noisychannel.fitting.tagging import has_tag_symbols
 
 T = TypeVar("T")
 FitUnits: TypeAlias = Literal["characters", "words"]
@@ -45,6 +46,8 @@ class Facts:
     """The mean share of an output's symbols that an alignment by edits matches with equal symbols of the input."""
     listed: float
     """The share of the pairs' outputs that are among the words (with the same tags, if the words have tags)."""
+    private_symbols: bool
+    """Whether an input has symbols of Unicode's private use area, which mark tags (``tagging``)."""
     input_units: FitUnits
     output_units: FitUnits
     input_symbols: int
@@ -84,6 +87,7 @@ def count_facts(pairs: Sequence[Row], words: Sequence[Row] = ()) -> Facts:
         tag_sets=len({row.features for row in pairs}) if tags else 0,
         copied=share_copied(sides),
         listed=fmean(listed) if listed else 0.0,
+        private_symbols=has_tag_symbols([row.input for row in pairs]),
         input_units=units["input"],
         output_units=units["output"],
         input_symbols=len({symbol for one, _ in sides for symbol in one}),

@@ -2,7 +2,7 @@
 
     1  read, count, plan                               options, facts, plan, timing
     2  divide the pairs into folds, or split dev off   folds
-    3  reverse models, and inputs for words            inputs
+    3  reverse models, and inputs for words            reverse, inputs, tagging
     4  direct and channel of every fold and of all pairs, and the language model
     5  tune on what was held out, and estimate         tuning, estimate
 
@@ -28,10 +28,10 @@ from noisychannel.evaluation.table import EvaluationTable
 from noisychannel.fitting.estimate import Estimate, baseline_texts, baselines_of, estimate, what_helps
 from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
-from noisychannel.fitting.inputs import choose_words, collect, do_tasks, make_tasks
 from noisychannel.fitting.options import FitOptions, UserData, write_rows
-from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, dev_size, make_plan, reverse_config, run_config
+from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, dev_size, make_plan, run_config
 from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare, duration
+from noisychannel.fitting.reverse import TAGGED, ReverseRuns
 from noisychannel.fitting.timing import (
     INPUTS,
     PREPARE,
@@ -114,6 +114,7 @@ class _Fit:
         self.plan, self.facts, self.speed = plan, facts, speed
         self.stages = Stages(stages, self.reporter.progress)
         self.parts = make_parts(self.data.pairs, plan.folds, plan.dev_pairs, options.seed)
+        self.reverse = ReverseRuns(options, self.data, plan, facts, work)
         with self.stages.stage(PREPARE):
             self._prepare()
         made = self._give_inputs() if plan.words_given_inputs else {}
@@ -153,76 +154,45 @@ class _Fit:
             write_rows(self.work.train_file(part.name), part.train, self.data.columns)
             if part.held_out:
                 write_rows(self.work.held_out_file(part.name), part.held_out, self.data.columns)
-        words = choose_words(
-            self.data.words, (), self.plan.words_given_inputs, self.facts.tagged_words, self.options.seed
-        )
-        some = self.data.pairs[0].input
-        write_rows(
-            self.work.symbols_file,
-            [word._replace(input=word.output if self.plan.copy else some, further=()) for word in words],
-            self.data.columns,
-        )
         # All pairs: a symbol of a held-out pair is in the vocabulary, but its models have not seen it.
-        everything = replace(
-            self._data(self.parts[-1], {}), vocabularies=None, further=[str(self.work.symbols_file)] if words else []
-        )
+        everything = replace(self._data(self.parts[-1], {}), vocabularies=None)
         if self.parts[-1].held_out:
             everything.train.append(str(self.work.held_out_file(ALL)))
+        if self.plan.words_given_inputs:
+            self.reverse.write_symbols()
+            everything.further.append(str(self.work.symbols_file))
         if not RunDirectory(self.work.vocabulary).header_file.exists():
             prepare_run(self._config(everything, self.work.vocabulary, ("direct", "channel", "lm")), _quiet)
-        if words and not RunDirectory(self.work.reverse_vocabulary).header_file.exists():
-            prepare_run(self._reverse_config(everything, self.work.reverse_vocabulary), _quiet)
+        if self.plan.words_given_inputs:
+            self.reverse.prepare(everything)
 
     def _data(self, part: Part, made: dict[str, int]) -> DataConfig:
         train = str(self.work.train_file(part.name))
-        return replace(
+        data = replace(
             self.data.config,
             train=[train],
             dev=[str(self.work.held_out_file(part.name)) if part.held_out else train],
-            further=[str(self.work.further_file(part.name))] if made.get(part.name) else [],
             vocabularies=str(self.work.vocabulary),
         )
+        if not made.get(part.name):
+            return data
+        if self.plan.words_given_tags:
+            words = str(self.work.words_file(part.name))
+            data = replace(data, unpaired=[words], unpaired_columns=",".join(TAGGED.roles))
+        return replace(data, further=[str(self.work.further_file(part.name))])
 
     def _config(self, data: DataConfig, run_dir: Path, models: tuple[Role, ...]) -> RunConfig:
         options = self.options
         return run_config(self.plan, data, run_dir, models, seed=options.seed, device=options.device, jobs=options.jobs)
 
-    def _reverse_config(self, data: DataConfig, run_dir: Path) -> RunConfig:
-        options = self.options
-        return reverse_config(self.plan, data, run_dir, seed=options.seed, device=options.device, jobs=options.jobs)
-
     # Training.
 
     def _give_inputs(self) -> dict[str, int]:
         """Train the reverse models, and write the further pairs of each part; how many there are."""
-        options, tagged = self.options, self.facts.tagged_words
         with self.stages.stage(REVERSE) as advance:
-            configs = [
-                self._reverse_config(
-                    replace(self._data(part, {}), vocabularies=str(self.work.reverse_vocabulary)),
-                    self.work.reverse(part.name),
-                )
-                for part in self.parts
-            ]
-            self._train_runs(configs, advance)
+            self._train_runs([self.reverse.config(part, self._data(part, {})) for part in self.parts], advance)
         with self.stages.stage(INPUTS) as advance:
-            tasks = {
-                part.name: make_tasks(
-                    self.work.reverse(part.name),
-                    choose_words(self.data.words, part.train, self.plan.words_given_inputs, tagged, options.seed),
-                    self.work.inputs(part.name),
-                    tagged,
-                    options.device,
-                )
-                for part in self.parts
-            }
-            do_tasks([task for some in tasks.values() for task in some], options.jobs, advance)
-            codec = RunDirectory.open(self.work.vocabulary).codecs()[0]
-            made = {}
-            for name, some in tasks.items():
-                pairs = collect(some, codec)
-                made[name] = len(pairs)
-                write_rows(self.work.further_file(name), pairs, self.data.columns)
+            made = self.reverse.give_inputs(self.parts, advance)
         if not made[ALL]:
             self.reporter.warn("the reverse model gave no word a likely input; the models see the pairs alone")
         return made
@@ -232,7 +202,7 @@ class _Fit:
         with self.stages.stage(TRAIN) as advance:
             configs = []
             for part in self.parts:
-                with_lm = part.name == ALL or not self.plan.lm_words_alone
+                with_lm = part.name == ALL or not self.plan.shares_lm
                 models: tuple[Role, ...] = ("direct", "channel", "lm") if with_lm else ("direct", "channel")
                 configs.append(self._config(self._data(part, made), self.work.run(part.name), models))
             self._train_runs(configs, advance)
@@ -293,7 +263,7 @@ class _Fit:
 
     def _held_out(self, part: Part) -> HeldOutPart:
         home = self.work.run(part.name)
-        return HeldOutPart(home, self.work.run(ALL) if self.plan.lm_words_alone else home, part.held_out)
+        return HeldOutPart(home, self.work.run(ALL) if self.plan.shares_lm else home, part.held_out)
 
     def _blocks(self, parts: Sequence[Part]) -> list[list[int]]:
         """The numbers of held-out pairs whose weights are tuned on the other blocks."""
@@ -337,6 +307,8 @@ class _Fit:
             further=[keep(self.work.further_file(ALL), "inputs.tsv")] if made.get(ALL) else [],
             vocabularies=None,
         )
+        if self.plan.words_given_tags and made.get(ALL):
+            data = replace(data, unpaired=[keep(self.work.words_file(ALL), "words.tsv")])
         run = RunDirectory.open(self.work.run_dir)
         run.write_config(dump_config(self._config(data, run.path, ("direct", "channel", "lm"))))
 

@@ -24,6 +24,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.devices import choose_device
 from noisychannel.errors import NoisyChannelError
+from noisychannel.fitting.tagging import Analysis, TagSymbols
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.processes import BOUND, kill_children
 from noisychannel.training.jobs import choose_processes
@@ -116,14 +117,18 @@ def do_tasks(tasks: Sequence[InputTask], jobs: int | None, advance: Callable[[fl
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def collect(tasks: Sequence[InputTask], codec: Codec) -> list[Row]:
-    """The pairs of all tasks. ``codec``: that of the inputs; an input with a symbol that it lacks is left out."""
+def collect(tasks: Sequence[InputTask], codec: Codec, tags: TagSymbols | None = None) -> list[Row]:
+    """The pairs of all tasks. ``codec``: that of the inputs; an input with a symbol that it lacks is left out.
+
+    ``tags``: those that were written before the inputs.
+    """
     pairs: list[Row] = []
     for task in tasks:
         inputs = [line.text for line in read_lines(Path(task.file))]
         if len(inputs) != len(task.words):
             raise NoisyChannelError(f"{task.file}: damaged; remove it, then repeat the command")
         for text, word in zip(inputs, task.words, strict=True):
-            if text and not codec.unknown(text).symbols:
-                pairs.append(word._replace(input=text, further=()))
+            found = Analysis(text, word.features) if tags is None else tags.read(text)
+            if found is not None and found.input and not codec.unknown(found.input).symbols:
+                pairs.append(word._replace(input=found.input, features=found.features, further=()))
     return pairs

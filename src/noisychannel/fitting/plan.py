@@ -14,6 +14,7 @@ from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import PRESETS
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.fitting.facts import Facts, FitUnits
+from noisychannel.fitting.tagging import MOST_TAG_SETS
 from noisychannel.models.registry import Role
 from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
 
@@ -61,6 +62,8 @@ class Plan:
     made_up: int
     words_given_inputs: int
     """Words for which a reverse model writes inputs; 0: none."""
+    words_given_tags: bool
+    """Whether it writes tags for them, too."""
     repeat: int
     input_units: FitUnits
     output_units: FitUnits
@@ -80,6 +83,11 @@ class Plan:
     k2: int
     reasons: tuple[str, ...] = ()
     """One short sentence for each choice."""
+
+    @property
+    def shares_lm(self) -> bool:
+        """Whether all folds have the same language model: if it sees nothing of the pairs, not even through tags."""
+        return self.lm_words_alone and not self.words_given_tags
 
     @property
     def systems(self) -> tuple[str, ...]:
@@ -108,13 +116,15 @@ def make_plan(
     repeat = max(1, min(MOST_REPEATED, made // max(facts.pairs, 1)))
     folded = (FOLDS if facts.pairs < FEW else 0) if folds is None else folds
     alone = facts.words >= WORDS_ALONE
-    outputs = facts.words + (0 if alone else facts.pairs)
+    tagging = given > 0 and facts.tags and not facts.tagged_words
+    outputs = (given if tagging else facts.words) + (0 if alone else facts.pairs)
     plan = Plan(
         folds=folded,
         dev_pairs=facts.pairs // folded if folded else dev_size(facts.pairs),
         copy=copying,
         made_up=new,
         words_given_inputs=given,
+        words_given_tags=tagging,
         repeat=repeat,
         input_units=facts.input_units,
         output_units=facts.output_units,
@@ -222,8 +232,14 @@ def _copying(facts: Facts) -> bool:
 
 
 def _given_inputs(facts: Facts) -> int:
-    usable = facts.words >= LEAST_WORDS and (facts.tagged_words or not facts.tags) and not _running_text(facts)
+    tagged = facts.tagged_words or not facts.tags or _can_tag(facts)
+    usable = facts.words >= LEAST_WORDS and tagged and not _running_text(facts)
     return min(GIVEN_INPUTS, facts.words) if usable else 0
+
+
+def _can_tag(facts: Facts) -> bool:
+    """Whether a reverse model can write the tags of words."""
+    return facts.input_units == "characters" and not facts.private_symbols and facts.tag_sets <= MOST_TAG_SETS
 
 
 def _made_up(facts: Facts, given: int) -> int:
@@ -268,7 +284,8 @@ def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
         )
     if plan.words_given_inputs:
         why = "as given" if "--inputs" in given else "they show the models real outputs"
-        found.append(f"{plan.words_given_inputs:,} words are given inputs by a reverse model: {why}")
+        what = "tags and inputs" if plan.words_given_tags else "inputs"
+        found.append(f"{plan.words_given_inputs:,} words are given {what} by a reverse model: {why}")
     elif facts.words:
         why = "the pairs have tags, but the words have none" if facts.tags and not facts.tagged_words else "too few"
         why = "running text" if _running_text(facts) else why

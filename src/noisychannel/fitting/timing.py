@@ -110,7 +110,7 @@ def estimate_stages(plan: Plan, facts: Facts, speed: Speed) -> dict[str, float]:
     """The seconds of each stage of a plan, in order."""
     parts = plan.folds + 1 if plan.folds else 1
     held_out = facts.pairs if plan.folds else plan.dev_pairs
-    lms = 1 if plan.lm_words_alone else parts
+    lms = 1 if plan.shares_lm else parts
     main = _trained([*[speed.direct * plan.updates, speed.channel * plan.updates] * parts,
                      *[speed.lm * plan.lm_updates] * lms], speed)  # fmt: skip
     stages = {PREPARE: START_COST / 2}

@@ -93,7 +93,16 @@ class Work:
         return self.path / f"{part}.inputs"
 
     def further_file(self, part: str) -> Path:
+        """Words with the inputs that they were given."""
         return self.path / f"{part}.further.tsv"
+
+    def words_file(self, part: str) -> Path:
+        """Words with the tags that they were given."""
+        return self.path / f"{part}.words.tsv"
+
+    def reverse_file(self, file: Path) -> Path:
+        """A file of pairs for the reverse runs."""
+        return file.with_name(f"reverse.{file.name}")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
