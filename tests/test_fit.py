@@ -14,7 +14,7 @@ from noisychannel.cli.main import main
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.fitting import fit as fitting
-from noisychannel.fitting import inputs, plan, timing
+from noisychannel.fitting import inputs, plan, reverse, timing
 from noisychannel.fitting.fit import FitResult, fit
 from noisychannel.fitting.options import FitOptions
 from noisychannel.fitting.progress import Progress
@@ -49,6 +49,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of a second."""
     for name, value in {
         "HIDDEN": 16, "EMBEDDING": 8, "UPDATES": 12, "EPOCHS": 1, "BATCH": 8, "LEARNING_RATE": 0.03, "MADE_UP": 100,
+        "MADE_UP_BESIDE_WORDS": 50,
         "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 4, "K2": 2, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10,
         "LM_MOST": 20, "WORDS_ALONE": 50, "FOLDS": 2,
     }.items():  # fmt: skip
@@ -161,16 +162,16 @@ def test_a_finished_fit_is_not_repeated(fitted: tuple[FitOptions, FitResult, Lis
 def test_an_interrupted_fit_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = write_data(tmp_path, seed=2)
     with monkeypatch.context() as interrupting:
-        interrupting.setattr(fitting, "do_tasks", _interrupt)
+        interrupting.setattr(reverse, "do_tasks", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             fit(options, Listener())
-    reverse = RunDirectory(options.place / ".fit" / "fold1-reverse").model_file("direct")
-    before = reverse.stat().st_mtime_ns
+    reversing = RunDirectory(options.place / ".fit" / "fold1-reverse").model_file("direct")
+    before = reversing.stat().st_mtime_ns
     with monkeypatch.context() as interrupting:
         interrupting.setattr(fitting.FoldTuning, "tune", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             fit(options, Listener())
-    assert reverse.stat().st_mtime_ns == before
+    assert reversing.stat().st_mtime_ns == before
     with pytest.raises(BadInputError, match="--made_up"):
         fit(replace(options, made_up=5), Listener())
     direct = RunDirectory(options.place).model_file("direct")
@@ -200,6 +201,32 @@ def test_more_pairs_are_split_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not run.has_word_list
     # Its dev is held out, so it may be tuned again.
     assert tune_run(run)
+
+
+def test_words_without_tags_are_given_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "UPDATES", 60)
+    options = replace(write_data(tmp_path, pairs=30), columns="unimorph", keep_work=True)
+    pairs = [(x, f"{y}{'sz'[n % 2]}", f"N;{'AB'[n % 2]}") for n, (x, y) in enumerate(rows_of(Path(options.pairs)))]
+    Path(options.pairs).write_text("".join("\t".join(row) + "\n" for row in pairs))
+    words = [f"{word}{'sz'[n % 2]}" for n, word in enumerate(Path(options.words[0]).read_text().split())]
+    Path(options.words[0]).write_text("".join(f"{word}\n" for word in words))
+    listener = Listener()
+    fit(options, listener)
+    assert any("words are given tags and inputs" in line for line in listener.lines)
+    work = options.place / ".fit"
+    for part in ("fold1", "fold2", "all"):
+        given = rows_of(work / f"{part}.further.tsv")
+        assert len(given) > 10
+        assert {tags for _, _, tags in given} <= {"N;A", "N;B"}
+        assert {word for _, word, _ in given} <= set(words)
+        assert rows_of(work / f"{part}.words.tsv") == [[tags, word] for _, word, tags in given]
+    right = sum(("N;A" if word.endswith("s") else "N;B") == tags for _, word, tags in given)
+    assert right > 0.6 * len(given), "the last letter tells the tags"
+    # Its tags come from the pairs of the fold, so each fold has a language model of its own.
+    run = RunDirectory.open(options.place)
+    assert RunDirectory.open(work / "fold1").has_model("lm")
+    assert run.data_config.unpaired == [str(options.place / "data" / "words.tsv")]
+    assert NoisyChannel.load(run.path, device="cpu")("abi", features=["N", "A"])[0].hypothesis.complete
 
 
 @pytest.mark.parametrize(

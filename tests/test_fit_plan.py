@@ -24,6 +24,7 @@ def row(text: str, output: str, tags: str = "") -> Row:
 
 FACTS = Facts(
     pairs=100, inputs=100, words=10_000, tags=True, tagged_words=True, tag_sets=30, copied=0.9, listed=0.1,
+    private_symbols=False,
     input_units="characters", output_units="characters", input_symbols=30, output_symbols=30, input_length=9.0,
     output_length=10.0,
 )  # fmt: skip
@@ -58,7 +59,7 @@ def test_units_are_found(texts: list[str], units: str) -> None:
 
 def test_few_pairs_are_helped_by_everything() -> None:
     plan = make_plan(FACTS)
-    assert (plan.folds, plan.copy, plan.made_up, plan.words_given_inputs, plan.repeat) == (3, True, 8000, 10_000, 10)
+    assert (plan.folds, plan.copy, plan.made_up, plan.words_given_inputs, plan.repeat) == (3, True, 2000, 10_000, 10)
     assert plan.lm_words_alone
     assert plan.systems == ("direct+lm", "direct+channel+lm", "direct+channel+lm+word_list")
 
@@ -67,10 +68,20 @@ def test_with_more_pairs_words_take_the_place_of_made_up_ones() -> None:
     plan = make_plan(replace(FACTS, pairs=1000))
     assert (plan.folds, plan.dev_pairs, plan.made_up, plan.words_given_inputs) == (0, 150, 0, 10_000)
     assert plan.updates > make_plan(FACTS).updates
-    assert 0 < make_plan(replace(FACTS, pairs=700)).made_up < 8000
+    assert 0 < make_plan(replace(FACTS, pairs=700)).made_up < make_plan(FACTS).made_up
     # If words cannot be given inputs, nothing takes their place.
-    alone = make_plan(replace(FACTS, pairs=1000, tagged_words=False))
+    alone = make_plan(replace(FACTS, pairs=1000, words=0, tagged_words=False))
     assert (alone.made_up, alone.words_given_inputs) == (8000, 0)
+
+
+def test_words_without_tags_are_given_some_if_the_pairs_have_tags() -> None:
+    plan = make_plan(replace(FACTS, tagged_words=False))
+    assert plan.words_given_tags
+    assert not plan.shares_lm
+    assert not make_plan(FACTS).words_given_tags
+    assert make_plan(FACTS).shares_lm
+    for facts in (replace(FACTS, private_symbols=True), replace(FACTS, tag_sets=10_000)):
+        assert make_plan(replace(facts, tagged_words=False)).words_given_inputs == 0
 
 
 def test_sides_that_share_no_alphabet_are_not_copied() -> None:
@@ -100,7 +111,7 @@ def test_a_plan_becomes_a_configuration() -> None:
     assert not config.channel.bidirectional
     assert not config.lm.copy
     assert config.data.lm_data == "unpaired"
-    assert (config.data.augment.made_up, config.data.augment.repeat) == (8000, 10)
+    assert (config.data.augment.made_up, config.data.augment.repeat) == (2000, 10)
     assert config.training.schedule == "linear"
     # Evaluated once, at the end.
     assert config.training.evaluate_every >= max(config.limits(role).updates for role in config.models)  # type: ignore[operator]

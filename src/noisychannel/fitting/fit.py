@@ -160,7 +160,7 @@ class _Fit:
             everything.train.append(str(self.work.held_out_file(ALL)))
         if self.plan.words_given_inputs:
             self.reverse.write_symbols()
-            everything.further.append(str(self.work.symbols_file))
+            everything = replace(everything, further=[str(self.work.symbols_file)])
         if not RunDirectory(self.work.vocabulary).header_file.exists():
             prepare_run(self._config(everything, self.work.vocabulary, ("direct", "channel", "lm")), _quiet)
         if self.plan.words_given_inputs:

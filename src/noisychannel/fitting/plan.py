@@ -25,9 +25,10 @@ DEV_SHARE, LEAST_DEV, MOST_DEV = 0.15, 100, 1_000
 """With more pairs, this much is split off as dev, once."""
 COPIED = 0.5
 """With so much copied, copying and made-up pairs are used."""
-MADE_UP = 8_000
+MADE_UP, MADE_UP_BESIDE_WORDS = 8_000, 2_000
+"""Made-up pairs; if words are given inputs, fewer of them are better."""
 MADE_UP_UNTIL, MADE_UP_GONE = 500, 1_000
-"""If words are given inputs, made-up pairs become fewer between these numbers of pairs."""
+"""If words are given inputs, made-up pairs become fewer still between these numbers of pairs."""
 GIVEN_INPUTS = 10_000
 """The most words that are given inputs."""
 LEAST_WORDS = 200
@@ -35,13 +36,13 @@ LEAST_WORDS = 200
 MOST_REPEATED = 10
 """How often a real pair is repeated at most beside pairs that were made."""
 COPY_START = 3.0
-HIDDEN, EMBEDDING, DROPOUT = 128, 64, 0.3
-BATCH, LEARNING_RATE = 32, 2e-3
+HIDDEN, EMBEDDING, DROPOUT = 128, 128, 0.3
+BATCH, LEARNING_RATE = 32, 4e-3
 UPDATES, MOST_UPDATES, EPOCHS = 2_000, 20_000, 10
 """Updates with 100 pairs or fewer. Ten times as many pairs take twice as many, and large data so many epochs."""
 LM_HIDDEN = ((20_000, 256), (2_000, 128), (0, 64))
 """Units of the language model by the least number of outputs it is trained on."""
-LM_BATCH, LM_EPOCHS, LM_LEAST, LM_MOST = 64, 10, 300, 4_000
+LM_BATCH, LM_RATE, LM_EPOCHS, LM_LEAST, LM_MOST = 64, 2e-3, 10, 300, 4_000
 """The language model is trained for so many epochs, within these numbers of updates."""
 WORDS_ALONE = 1_000
 """With so many words, the language model is trained on them alone."""
@@ -60,11 +61,14 @@ class Plan:
     """How many pairs are held out at a time."""
     copy: bool
     made_up: int
+    reverse_made_up: int
+    """The same for the reverse model, which has only the pairs beside them."""
     words_given_inputs: int
     """Words for which a reverse model writes inputs; 0: none."""
     words_given_tags: bool
     """Whether it writes tags for them, too."""
     repeat: int
+    reverse_repeat: int
     input_units: FitUnits
     output_units: FitUnits
     hidden_size: int
@@ -112,8 +116,7 @@ def make_plan(
     copying = _copying(facts) if copy is None else copy
     given = _given_inputs(facts) if inputs is None else min(inputs, facts.words)
     new = _made_up(facts, given) if made_up is None else made_up
-    made = new + given
-    repeat = max(1, min(MOST_REPEATED, made // max(facts.pairs, 1)))
+    alike = (_made_up(facts, 0) if made_up is None else made_up) if given else 0
     folded = (FOLDS if facts.pairs < FEW else 0) if folds is None else folds
     alone = facts.words >= WORDS_ALONE
     tagging = given > 0 and facts.tags and not facts.tagged_words
@@ -123,9 +126,11 @@ def make_plan(
         dev_pairs=facts.pairs // folded if folded else dev_size(facts.pairs),
         copy=copying,
         made_up=new,
+        reverse_made_up=alike,
         words_given_inputs=given,
         words_given_tags=tagging,
-        repeat=repeat,
+        repeat=_repeat(facts.pairs, new + given),
+        reverse_repeat=_repeat(facts.pairs, alike),
         input_units=facts.input_units,
         output_units=facts.output_units,
         hidden_size=HIDDEN,
@@ -184,6 +189,7 @@ def run_config(
         hidden_size=plan.lm_hidden_size,
         dropout=plan.lm_dropout,
         batch_size=LM_BATCH,
+        learning_rate=LM_RATE,
         max_updates=plan.lm_updates,
         word_list=plan.word_list,
     )
@@ -223,7 +229,14 @@ def reverse_config(
         input=data.output,
         output=data.input,
     )
-    swapped = replace(plan, input_units=plan.output_units, output_units=plan.input_units, lm_words_alone=False)
+    swapped = replace(
+        plan,
+        input_units=plan.output_units,
+        output_units=plan.input_units,
+        made_up=plan.reverse_made_up,
+        repeat=plan.reverse_repeat,
+        lm_words_alone=False,
+    )
     return run_config(swapped, data, run_dir, ("direct",), seed=seed, device=device, jobs=jobs)
 
 
@@ -237,6 +250,11 @@ def _given_inputs(facts: Facts) -> int:
     return min(GIVEN_INPUTS, facts.words) if usable else 0
 
 
+def _repeat(pairs: int, made: int) -> int:
+    """How often each real pair counts beside so many that were made."""
+    return max(1, min(MOST_REPEATED, made // max(pairs, 1)))
+
+
 def _can_tag(facts: Facts) -> bool:
     """Whether a reverse model can write the tags of words."""
     return facts.input_units == "characters" and not facts.private_symbols and facts.tag_sets <= MOST_TAG_SETS
@@ -248,7 +266,7 @@ def _made_up(facts: Facts, given: int) -> int:
     if not given:
         return MADE_UP
     left = (MADE_UP_GONE - facts.pairs) / (MADE_UP_GONE - MADE_UP_UNTIL)
-    return 100 * round(MADE_UP * min(1.0, max(0.0, left)) / 100)
+    return 100 * round(MADE_UP_BESIDE_WORDS * min(1.0, max(0.0, left)) / 100)
 
 
 def _updates(pairs: int) -> int:

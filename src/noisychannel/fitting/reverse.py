@@ -86,17 +86,19 @@ class ReverseRuns:
             data = replace(
                 data,
                 columns=",".join(MARKED.roles),
-                **{
-                    key: [str(self._marked(Path(file))) for file in getattr(data, key)]
-                    for key in ("train", "dev", "further")
-                },
+                train=self._marked(data.train),
+                dev=self._marked(data.dev),
+                further=self._marked(data.further),
             )
         return reverse_config(self.plan, data, run_dir, seed=options.seed, device=options.device, jobs=options.jobs)
 
-    def _marked(self, file: Path) -> Path:
-        """A copy of a file of pairs, with the tags in front of the inputs."""
+    def _marked(self, files: Sequence[str]) -> list[str]:
+        """Copies of files of pairs, with the tags in front of the inputs."""
         assert self.tags is not None
-        marked = self.work.reverse_file(file)
-        rows = read_pairs([str(file)], self.data.columns, SEPARATOR)
-        write_rows(marked, [self.tags.marked(row) for row in rows], MARKED)
-        return marked
+        copies = []
+        for file in files:
+            rows = read_pairs([file], self.data.columns, SEPARATOR)
+            marked = self.work.reverse_file(Path(file))
+            write_rows(marked, [self.tags.marked(row) for row in rows], MARKED)
+            copies.append(str(marked))
+        return copies

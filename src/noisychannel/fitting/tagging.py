@@ -3,10 +3,10 @@
 Each tag set of the pairs is one symbol, from Unicode's private use area, in front of the input:
 
     form       tags      lemma           reads      writes
-    Häusern    N;DAT;PL  Haus            Häusern    \\ue003Haus
+    Häusern    N;DAT;PL  Haus            Häusern    U+E003 Haus
 
-A word is then given a tag set and an input at once. The tags are guesses, and often wrong where forms of several tag sets
-look alike; but which forms a tag set can have at all is what few pairs do not tell.
+A word is then given a tag set and an input at once. The tags are guesses, and often wrong where forms of several tag
+sets look alike; but which forms a tag set can have at all is what few pairs do not tell.
 """
 
 from __future__ import annotations
