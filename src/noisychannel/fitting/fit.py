@@ -57,7 +57,7 @@ BLOCKS = 3
 """Without folds, the weights of each third of dev are tuned on the others for the estimate."""
 ITERATIONS = 3
 """Most rounds of decoding while weights are tuned."""
-DECODINGS = 20
+DECODINGS = 30
 """About so often the held-out pairs are decoded while weights are tuned."""
 
 
