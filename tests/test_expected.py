@@ -91,6 +91,21 @@ def test_few_items_do_not_lead_away_from_good_weights_as_they_did() -> None:
     assert min(smooth) > accuracy(others, FULL.start) - 2.0
 
 
+def test_one_item_more_by_a_hair_does_not_switch_the_channel_off() -> None:
+    """With the channel five items are clearly right; without it, six others are right by a twentieth of a nat."""
+    clear = [[-2.0, -1.0, 0.0, 5.0], [-1.0, -8.0, 0.0, 5.0]]
+    by_a_hair = [[-1.0, -3.0, 0.0, 5.0], [-1.05, -1.5, 0.0, 5.0]]
+    candidates = CandidateArrays(
+        make_metric("accuracy"),
+        np.array(clear * 5 + by_a_hair * 6),
+        np.array([[1.0], [0.0]] * 11),
+        np.arange(11) * 2,
+        np.repeat(np.arange(11), 2),
+    )
+    assert coordinate_ascent(candidates, FULL, FULL.start).weights.channel < 0.05
+    assert optimise(candidates, FULL, [FULL.start], seed=1).weights.channel > 0.4
+
+
 def test_many_items_lead_anywhere() -> None:
     """Weights far from the start are found if the items say so, as well as by exact line searches."""
     truth = FULL.weights({"channel": 5.0, "lm": 0.0, "length": -4.0})

@@ -1,4 +1,4 @@
-"""Which rule for tuning holds on other items? Weights are tuned on a few items of stored n-best lists, the rest is test.
+"""Which rule for tuning holds on other items? Some items of stored n-best lists are tuned on, the others are the test.
 
     python experiments/tuning/compare.py LISTS --sizes 50 100 200 300 --draws 5 --json compare.json
 
@@ -75,7 +75,7 @@ class Likelihood(ExpectedScore):
 
     def value(self, weights_WT: FloatArray) -> FloatArray:
         # A sharpness for all weights would be a sixth weight; the best of a few serves.
-        best_W = np.max([self._log_likelihood(weights_WT, scale) for scale in (0.15, 0.25, 0.4, 0.7, 1.0)], axis=0)
+        best_W = np.max([self._log_likelihood(weights_WT, scale) for scale in (0.25, 0.5, 1.0)], axis=0)
         return best_W - self.price(weights_WT) / self.item
 
     def _log_likelihood(self, weights_WT: FloatArray, scale: float) -> FloatArray:

@@ -93,8 +93,8 @@ def tune(
     that this one contains), with the neighbours of the system and, if the direct model has weight 1, with that model
     alone. Then, up to ``iterations`` times: optimise on the pool, decode with the weights found (or with weights nearer
     to the best so far if an earlier step did not improve), and merge. Stop if the pool promises nothing better or the
-    best decoding finds nothing new. The weights stay near ``start`` unless the sentences say otherwise. The best decoding
-    by the rule at the top of this file wins, of equally good ones the earliest.
+    best decoding finds nothing new. The weights stay near ``start`` unless the sentences say otherwise. The best
+    decoding by the rule at the top of this file wins, of equally good ones the earliest.
     """
     start = system.start if start is None else start
     for weights in (start, *known):
