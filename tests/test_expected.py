@@ -109,7 +109,7 @@ def test_one_item_more_by_a_hair_does_not_switch_the_channel_off() -> None:
 def test_many_items_lead_anywhere() -> None:
     """Weights far from the start are found if the items say so, as well as by exact line searches."""
     truth = FULL.weights({"channel": 5.0, "lm": 0.0, "length": -4.0})
-    many, others = noisy_lists(1000, 1, truth), noisy_lists(2000, 99, truth)
+    many, others = noisy_lists(500, 1, truth), noisy_lists(2000, 99, truth)
     found = optimise(many, FULL, [FULL.start], seed=1)
     assert found.score > coordinate_ascent(many, FULL, FULL.start).score - 1.5
     assert accuracy(others, found.weights) > accuracy(others, truth) - 1.0
