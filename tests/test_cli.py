@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from commands import run_here
 from noisychannel import NoisyChannel, Weights
 from noisychannel.arguments import all_keys, dump_config
 from noisychannel.cli.json_lines import json_line
@@ -61,9 +62,8 @@ def run(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
-def score(run: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "noisychannel", "score", str(run), *options]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+def score(run: Path, text: str) -> subprocess.CompletedProcess[bytes]:
+    return run_here(["score", str(run)], text.encode())
 
 
 # What works.
@@ -176,7 +176,7 @@ def test_score_keeps_order_over_many_lengths_and_reads_compressed_files(trained:
 def test_score_counts_unknown_symbols(trained: Path) -> None:
     done = score(trained, "aXb\taaXb\n")
     assert done.returncode == 0
-    assert "2 symbols were unknown" in done.stderr
+    assert b"2 symbols were unknown" in done.stderr
     assert json.loads(done.stdout)["input_symbols"] == ["a", "<unk>", "b", "<eos>"]
 
 
