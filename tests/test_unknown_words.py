@@ -111,6 +111,10 @@ def test_it_can_be_switched_off(trained: Path, tmp_path: Path, capsys: pytest.Ca
     assert main(["decode", str(trained), str(tmp_path / "in.txt"), "--json"]) == 0
     (hypothesis,) = json.loads(capsys.readouterr().out)["hypotheses"]
     assert (hypothesis["output"], hypothesis["copied"]) == (SENTENCE, [1, 3])
+    assert main(["decode", str(trained), str(tmp_path / "in.txt"), "--explain"]) == 0
+    grid = capsys.readouterr().out.rstrip().splitlines()[-6:]
+    assert grid[0].split() == [*SENTENCE.split(), "␄"], "what was copied"
+    assert [line.split()[0] for line in grid[1:]] == ["der", "<unk>", "sah", "<unk>", "␄"], "what the models read"
 
 
 def test_a_proposer_without_alignments_proposes_no_unk(trained: Path) -> None:

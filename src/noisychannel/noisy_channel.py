@@ -258,9 +258,9 @@ class NoisyChannel:
         """The symbols of an input as the models see them, features first, without EOS."""
         return [self.input_codec.names[i] for i in self.input_codec.encode(text, features)[:-1]]
 
-    def output_symbols(self, hypothesis: Hypothesis) -> list[str]:
-        """The symbols of an output, without EOS."""
-        return [self.output_codec.names[i] for i in hypothesis.tokens]
+    def output_symbols(self, output: Output) -> list[str]:
+        """The symbols of an output, without EOS; in place of UNK the word that was copied."""
+        return output.text.split() if output.copied else [self.output_codec.names[i] for i in output.hypothesis.tokens]
 
 
 def _of_rows(refuse: Refuse | None, rows: Sequence[int]) -> Refuse | None:
