@@ -84,7 +84,7 @@ def test_names_are_copied_and_scored_as_unk(trained: Path) -> None:
     model = NoisyChannel(plain.input_codec, plain.output_codec, models, Weights(1.0, 0.1))
     (output,) = model(SENTENCE)
     assert output.text == SENTENCE
-    assert output.copied == (1, 3)
+    assert output.unknown == (1, 3)
     assert [n for n, token in enumerate(output.hypothesis.tokens) if token == UNK] == [1, 3]
     (given,) = model.rerank(SENTENCE, [SENTENCE])
     assert output.hypothesis.score == pytest.approx(given.hypothesis.score, abs=1e-4)
@@ -110,7 +110,7 @@ def test_it_can_be_switched_off(trained: Path, tmp_path: Path, capsys: pytest.Ca
     assert set(capsys.readouterr().out.split()) <= set(KNOWN)
     assert main(["decode", str(trained), str(tmp_path / "in.txt"), "--json"]) == 0
     (hypothesis,) = json.loads(capsys.readouterr().out)["hypotheses"]
-    assert (hypothesis["output"], hypothesis["copied"]) == (SENTENCE, [1, 3])
+    assert (hypothesis["output"], hypothesis["unknown"]) == (SENTENCE, [1, 3])
     assert main(["decode", str(trained), str(tmp_path / "in.txt"), "--explain"]) == 0
     grid = capsys.readouterr().out.rstrip().splitlines()[-6:]
     assert grid[0].split() == [*SENTENCE.split(), "␄"], "what was copied"
@@ -226,4 +226,4 @@ def test_outputs_that_look_the_same_stay_two(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("noisychannel.outputs.best_alignments", lambda model, *_: [model.alignment])
     speller = Speller(codec("sah"), codec("sah"), Fixed(0, 1))
     (best,) = speller.spell(["sah"], [[4, EOS]], [[hypothesis(4), hypothesis(UNK)]], DEFAULT)
-    assert [(output.text, output.copied) for output in best] == [("sah", ()), ("sah", (0,))]
+    assert [(output.text, output.unknown) for output in best] == [("sah", ()), ("sah", (0,))]

@@ -260,7 +260,9 @@ class NoisyChannel:
 
     def output_symbols(self, output: Output) -> list[str]:
         """The symbols of an output, without EOS; in place of UNK the word that was copied."""
-        return output.text.split() if output.copied else [self.output_codec.names[i] for i in output.hypothesis.tokens]
+        tokens, words = output.hypothesis.tokens, output.text.split()
+        copied = self.speller.copies and len(words) == len(tokens)  # an empty input has no words to copy
+        return words if copied else [self.output_codec.names[i] for i in tokens]
 
 
 def _of_rows(refuse: Refuse | None, rows: Sequence[int]) -> Refuse | None:

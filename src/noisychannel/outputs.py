@@ -24,8 +24,11 @@ class Output(NamedTuple):
 
     text: str
     hypothesis: Hypothesis
-    copied: tuple[int, ...] = ()
-    """The positions of UNK in the hypothesis, whose words in the text are copied from the input."""
+
+    @property
+    def unknown(self) -> tuple[int, ...]:
+        """The positions of symbols that were scored as UNK. In an output of words, these words are the copied ones."""
+        return tuple(j for j, symbol in enumerate(self.hypothesis.tokens) if symbol == UNK)
 
 
 class PartialOutput(NamedTuple):
@@ -66,7 +69,7 @@ class Speller:
         outputs: list[list[Output]] = [[] for _ in texts]
         for (n, hypothesis), words in zip(pairs, copied, strict=True):
             text = self.output_codec.decode(hypothesis.tokens, words)
-            outputs[n].append(Output(text, hypothesis, tuple(words)))
+            outputs[n].append(Output(text, hypothesis))
         return outputs
 
     def copied_words(
@@ -136,7 +139,7 @@ class OnlineText:
         best = self.decoder.finish(n_best)
         decode = self.speller.output_codec.decode
         return [
-            Output(decode(hypothesis.tokens, words), hypothesis, tuple(words))
+            Output(decode(hypothesis.tokens, words), hypothesis)
             for hypothesis, words in zip(best, self._copied(best), strict=True)
         ]
 
