@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import math
@@ -16,6 +15,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from commands import run_here
 from noisychannel import NoisyChannel, Weights
 from noisychannel.arguments import dump_config
 from noisychannel.cli.main import main
@@ -42,14 +42,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def decode(run: Path, text: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
-    """The command in this process, with streams of its own: to start a program takes longer than to decode."""
-    words = ["decode", str(run), *options]
-    given, shown, told = (io.TextIOWrapper(io.BytesIO(x), "utf-8", write_through=True) for x in (text, b"", b""))
-    with pytest.MonkeyPatch.context() as patch:
-        for name, stream in (("stdin", given), ("stdout", shown), ("stderr", told)):
-            patch.setattr(sys, name, stream)
-        code = main(words)
-    return subprocess.CompletedProcess(words, code, shown.buffer.getvalue(), told.buffer.getvalue())  # type: ignore[attr-defined]
+    return run_here(["decode", str(run), *options], text)
 
 
 def test_the_program_reads_standard_input(trained: Path) -> None:
@@ -235,7 +228,7 @@ def test_untuned_runs_decode_with_the_direct_model_and_say_so(trained: Path) -> 
 
 def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
     run = Path(shutil.copytree(trained, tmp_path / "run"))
-    assert main(["tune", str(run), "--k1", "6", "--k2", "3", "--limit", "30", "--iterations", "2"]) == 0
+    assert main(["tune", str(run), "--k1", "6", "--k2", "3", "--limit", "20", "--iterations", "1"]) == 0
     shown = capsys.readouterr().out
     for system in ("direct+length", "direct+lm", "channel+lm", "direct+channel+lm"):
         assert system in shown
@@ -247,7 +240,7 @@ def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
     assert full["dev_score"] >= max(direct_only)
     assert full["search"]["k1"] == 6
 
-    test = write_pairs(tmp_path / "test.tsv", double_vowels, rows=30, seed=9, longest=4)
+    test = write_pairs(tmp_path / "test.tsv", double_vowels, rows=20, seed=9, longest=4)
     result = tmp_path / "result.json"
     words = ["evaluate", str(run), str(test), "--metrics", "[accuracy,edit_distance]", "--json", str(result)]
     assert main(words) == 0
@@ -329,37 +322,37 @@ def test_a_tuning_that_is_interrupted_leaves_the_default_alone(
 
 def test_groups_are_tuned_and_evaluated_together(tmp_path: Path, capsys) -> None:
     """Their weights are shared, and each decodes its own items, whatever the order of the file."""
-    config = toy_config(tmp_path, models=("direct", "lm"), longest=4)
+    config = toy_config(tmp_path, models=("direct", "lm"), longest=4, max_epochs=2)
     tasks = {"doubled": double_vowels, "same": copy}
     files = {"train": config.data.train[0], "dev": config.data.dev[0], "test": str(tmp_path / "test.tsv")}
     for seed, file in enumerate(files.values()):
         lines = []
         for group, task in tasks.items():
-            pairs = write_pairs(tmp_path / "pairs.tsv", task, 40 if seed else 200, seed, longest=4)
+            pairs = write_pairs(tmp_path / "pairs.tsv", task, 20 if seed else 200, seed, longest=4)
             lines += [f"{line}\t{group}\n" for line in pairs.read_text().splitlines()]
         Path(file).write_text("".join(lines[0::2] + lines[1::2]))
     config.data.columns = "input,output,group"
     (tmp_path / "config.yaml").write_text(dump_config(config))
     assert main(["train", str(tmp_path / "config.yaml")]) == 0
     run = RunDirectory(Path(config.run_dir))
-    assert main(["tune", str(run.path), "--k1", "6", "--k2", "3", "--iterations", "2"]) == 0
+    assert main(["tune", str(run.path), "--k1", "6", "--k2", "3", "--iterations", "1"]) == 0
     written = [json.loads((of_group.path / "weights.json").read_text())["systems"] for of_group in run.groups()]
     assert len(written) == 2
     models_of = [[system.pop("models") for system in systems.values()] for systems in written]
     assert models_of[0] != models_of[1]
     assert written[0] == written[1]
-    assert written[0]["direct+lm"]["dev_sentences"] == 80
+    assert written[0]["direct+lm"]["dev_sentences"] == 40
 
     result = tmp_path / "result.json"
     assert main(["evaluate", str(run.path), files["test"], "--json", str(result)]) == 0
     record = json.loads(result.read_text())
-    assert record["sentences"] == 80
+    assert record["sentences"] == 40
     models = {group: NoisyChannel.load(run.group(group).path, "direct+lm") for group in tasks}
     items = [line.split("\t") for line in Path(files["test"]).read_text().splitlines()]
     right = sum(models[group](x)[0].text == y for x, y, group in items)
-    assert 0 < right < 80
+    assert 0 < right < 40
     (measured,) = [system for system in record["systems"] if system["system"] == "direct+lm"]
-    assert measured["measured"]["accuracy"]["score"] == pytest.approx(100 * right / 80)
+    assert measured["measured"]["accuracy"]["score"] == pytest.approx(100 * right / 40)
     assert measured["weights"] == written[0]["direct+lm"]["weights"]
 
     # One of them can be tuned alone; evaluation then uses, and notes, the weights of each.

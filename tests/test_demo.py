@@ -97,7 +97,10 @@ def test_nothing_but_a_demo_is_written_over(toy_demo: Path, capsys: pytest.Captu
     assert f"--run_dir: {toy_demo} is not empty, and not the run of a demo" in refused(capsys, toy_demo)
 
 
-def test_another_demo_in_its_place(toy_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_demo_in_its_place(
+    toy_demo: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "TUNED_ON", 4)  # how well it is tuned does not matter here
     train = ["demo", "--run_dir", str(toy_demo), "--pairs"]
     assert main([*train, "20"]) == 0
     capsys.readouterr()

@@ -49,17 +49,17 @@ FILES: dict[Year, tuple[str, str, str]] = {
     2017: ("german-train-medium", "german-dev", "german-uncovered-test"),
     2023: ("deu.trn", "deu.dev", "deu.tst"),
 }
-SEARCH = SearchSettings(k1=3, k2=2, max_growth=3)
+SEARCH = SearchSettings(k1=3, k2=2, max_growth=2)
 TINY = Scale(
     pairs=200,
     unpaired=30,
     seeds=(1, 2),
     hidden_size=24,
-    updates=20,
+    updates=8,
     batch_size=40,
     lm=ModelConfig(hidden_size=16, dropout=0.1, learning_rate=0.01, batch_size=32),
-    lm_updates=10,
-    better_lm_updates=10,
+    lm_updates=5,
+    better_lm_updates=5,
     search=SEARCH,
     tuning=SEARCH,
     iterations=1,
@@ -178,7 +178,7 @@ def test_models_inflect_by_the_tags(experiment: Sigmorphon) -> None:
     config = experiment.make_config("trained-1", ["direct"], experiment.write_pairs())
     config.data.vocabularies = None
     config.direct.dropout = 0.0
-    config.training.max_updates, config.training.learning_rate = 400, 0.01
+    config.training.max_updates, config.training.learning_rate = 250, 0.01
     training.train_groups([[config]], experiment.setup)
     row = SystemRow(name="trained", setting="paper", system="direct", models={"direct": "trained"}, seeds=1)
     (measured,) = measure(experiment, [row])

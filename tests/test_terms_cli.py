@@ -20,7 +20,7 @@ from noisychannel.training.config import RunConfig
 from noisychannel.weights import TermSource, read_system, read_systems
 from toys import double_vowels, toy_config, write_pairs
 
-FEW = ["--k1", "6", "--k2", "3", "--limit", "25", "--iterations", "1", "--device", "cpu"]
+FEW = ["--k1", "6", "--k2", "3", "--limit", "15", "--iterations", "1", "--device", "cpu"]
 FEW_BEAMS = FEW[2:]
 """A beam search has no k1."""
 

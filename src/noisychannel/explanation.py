@@ -36,6 +36,6 @@ def explain(line: DecodedLine, model: NoisyChannel, width: int | None = None) ->
     if outputs and not outputs[0].hypothesis.complete:
         parts.append("incomplete (…): the search found no end")
     if outputs and outputs[0].hypothesis.alignment is not None:
-        best = outputs[0].hypothesis
-        parts.append(draw_alignment(line.input_symbols, model.output_symbols(best), best.alignment or ()))
+        best = outputs[0]
+        parts.append(draw_alignment(line.input_symbols, model.output_symbols(best), best.hypothesis.alignment or ()))
     return "\n".join(parts) + "\n"

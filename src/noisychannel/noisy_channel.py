@@ -9,6 +9,7 @@ for output in model("Haus", n_best=3):
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from noisychannel.decode.online import OnlineDecoder
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, did_you_mean, shortened
-from noisychannel.outputs import OnlineText, Output
+from noisychannel.outputs import OnlineText, Output, Speller
 from noisychannel.reporting import Advance, no_progress
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS
@@ -46,13 +47,14 @@ class NoisyChannel:
         the role of the model that proposes; the first of direct, attention and seq2seq that is there if not given."""
         self.input_codec, self.output_codec, self.models, self.terms = input_codec, output_codec, models, terms or {}
         self.proposer = proposer or first_proposer(models)
+        self.speller = Speller(input_codec, output_codec, models[self.proposer])
         decoder = NoisyChannelDecoder if self.proposer == "direct" else BeamDecoder
         self.decoder: NoisyChannelDecoder | BeamDecoder = decoder(
             models[self.proposer],
             models.get("channel"),
             models.get("lm"),
             weights,
-            settings=settings,
+            settings=self._complete(settings),
             barred=output_codec.feature_ids,
             extra=self.terms,
         )
@@ -130,8 +132,14 @@ class NoisyChannel:
     def reweighted(self, weights: Weights, settings: SearchSettings | None = None) -> NoisyChannel:
         """The same models with other weights, and another search if one is given."""
         other = object.__new__(NoisyChannel)
+        settings = None if settings is None else self._complete(settings)
         other.__dict__ = {**self.__dict__, "decoder": self.decoder.reweighted(weights, settings)}
         return other
+
+    def _complete(self, settings: SearchSettings) -> SearchSettings:
+        """Unless the settings say whether UNK may be proposed: yes if a word of the input takes its place."""
+        check_kind("settings", settings, SearchSettings)
+        return settings if settings.allow_unk is not None else replace(settings, allow_unk=self.speller.copies)
 
     def __call__(self, text: str, n_best: int = 1, features: Sequence[str] = ()) -> list[Output]:
         """The best outputs of a text."""
@@ -163,8 +171,9 @@ class NoisyChannel:
             rows = order[start : start + batch_size]
             some, before = [inputs[n] for n in rows], [contexts[n] for n in rows]
             best = self.decoder.decode(some, n_best, before, align, refuse=_of_rows(refuse, rows))
-            for n, hypotheses in zip(rows, best, strict=True):
-                decoded[n] = [Output(self.output_codec.decode(h.tokens), h) for h in hypotheses]
+            spelt = self.speller.spell([texts[n] for n in rows], some, best, self.settings)
+            for n, outputs in zip(rows, spelt, strict=True):
+                decoded[n] = outputs
             progress(len(rows))
         return decoded
 
@@ -221,7 +230,7 @@ class NoisyChannel:
             )
         if not isinstance(self.decoder, NoisyChannelDecoder):
             raise ValueError(f"online decoding needs a direct model; {self.proposer} reads the whole input first")
-        return OnlineText(self.input_codec, self.output_codec, OnlineDecoder(self.decoder, margin))
+        return OnlineText(self.speller, OnlineDecoder(self.decoder, margin), self.settings)
 
     def _tags(self, texts: Sequence[str], features: Sequence[Sequence[str]] | None) -> Sequence[Sequence[str]]:
         """The features of each text; none if they are not given. Refuses what is no text, or cannot be used."""
@@ -249,9 +258,11 @@ class NoisyChannel:
         """The symbols of an input as the models see them, features first, without EOS."""
         return [self.input_codec.names[i] for i in self.input_codec.encode(text, features)[:-1]]
 
-    def output_symbols(self, hypothesis: Hypothesis) -> list[str]:
-        """The symbols of an output, without EOS."""
-        return [self.output_codec.names[i] for i in hypothesis.tokens]
+    def output_symbols(self, output: Output) -> list[str]:
+        """The symbols of an output, without EOS; in place of UNK the word that was copied."""
+        tokens, words = output.hypothesis.tokens, output.text.split()
+        copied = self.speller.copies and len(words) == len(tokens)  # an empty input has no words to copy
+        return words if copied else [self.output_codec.names[i] for i in tokens]
 
 
 def _of_rows(refuse: Refuse | None, rows: Sequence[int]) -> Refuse | None:

@@ -65,7 +65,8 @@ def output_record(output: Output, model: NoisyChannel) -> dict[str, Any]:
     settings = model.settings
     direct_is = settings.search if model.proposer == "direct" else model.proposer
     channel_is = None if output.hypothesis.channel is None else settings.channel_alignment
-    return {"output": output.text, **record, "direct_is": direct_is, "channel_is": channel_is}
+    unknown = list(output.unknown)
+    return {"output": output.text, **record, "unknown": unknown, "direct_is": direct_is, "channel_is": channel_is}
 
 
 @dataclass(frozen=True, kw_only=True)

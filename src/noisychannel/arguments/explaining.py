@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from noisychannel.arguments.bounds import all_bounds
+from noisychannel.arguments.kinds import is_flag
 
 PLACEHOLDERS = {int: "N", float: "X", str: "TEXT"}
 LONGEST_LINE = 100
@@ -52,7 +53,7 @@ def _descriptions(cls: type) -> dict[str, str]:
 def _placeholder(kind: Any) -> str:
     """What stands after an option for its value; nothing if it needs none."""
     inside = [one for one in get_args(kind) if one is not type(None)]
-    if kind is bool:
+    if is_flag(kind):
         return ""
     if get_origin(kind) is Literal:
         return f" {'|'.join(map(str, inside))}"

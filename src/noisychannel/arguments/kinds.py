@@ -19,3 +19,8 @@ def expected(kind: Any) -> str:
     if get_origin(kind) in (Union, UnionType):
         return " or ".join("null" if one is type(None) else expected(one) for one in inside)
     return PLAIN_NAMES.get(kind, str(kind))
+
+
+def is_flag(kind: Any) -> bool:
+    """Whether an option needs no value: true or false, also if something else decides when it is not given."""
+    return kind is bool or set(get_args(kind)) == {bool, type(None)}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, NamedTuple, get_args, get_type_hints
 
+from noisychannel.arguments.kinds import is_flag
 from noisychannel.errors import BadInputError, cut, did_you_mean, shortened
 
 
@@ -62,7 +63,7 @@ def read_words(cls: type, words: Sequence[str], positional: Sequence[str]) -> di
             key, value = _split_option(word, kinds)
             if value is None and left and _can_be_value(left[-1], kinds[key]):
                 value = left.pop()
-            if value is None and kinds[key] is not bool:
+            if value is None and not is_flag(kinds[key]):
                 raise BadInputError(f"--{key} needs a value; see --help")
             _give(given, key, Given("true" if value is None else value, f"--{key}", is_word=True))
         elif free and free[0].endswith("*"):
@@ -101,4 +102,4 @@ def _split_option(word: str, kinds: Mapping[str, Any]) -> tuple[str, str | None]
 
 def _can_be_value(word: str, kind: Any) -> bool:
     """Whether the word after an option is its value: for true or false only these two, else it is a new argument."""
-    return word in ("true", "false") if kind is bool else not word.startswith("--")
+    return word in ("true", "false") if is_flag(kind) else not word.startswith("--")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from noisychannel.atomic import write_bytes, write_text
@@ -97,10 +98,12 @@ class Codec:
             [tag for tag in features if tag not in self._feature_ids],
         )
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of output ids, without special symbols and features."""
+    def decode(self, ids: Iterable[int], copied: Mapping[int, str] = MappingProxyType({})) -> str:
+        """The text of output ids, without special symbols and features. ``copied``: symbols for some positions."""
         first = len(SPECIAL_SYMBOLS) + len(self.features)
-        return self.splitter.join([self.names[i] for i in ids if i >= first])
+        return self.splitter.join(
+            [copied.get(j, self.names[i]) for j, i in enumerate(ids) if i >= first or j in copied]
+        )
 
     @property
     def fingerprint(self) -> str:

@@ -22,7 +22,7 @@ class SearchKeywords(TypedDict, total=False):
     search: Alignments
     channel_alignment: Alignments
     lm_proposals: int
-    allow_unk: bool
+    allow_unk: bool | None
     memory: float | None
 
 
@@ -40,7 +40,9 @@ class SearchSettings:
             sum over its alignments (marginal).
         channel_alignment: The same for the channel; marginal is exact, viterbi is equation (3) of the paper.
         lm_proposals: Further proposals for each cell, by the language model. They compete for the k2 places too.
-        allow_unk: Whether UNK may be proposed.
+        allow_unk: Whether UNK may be proposed. If not given, the models of a run propose it if both sides are words and
+            the direct model proposes: its alignment then says which input word to copy. Models without a run, which
+            know no texts, do not propose it.
         memory: How much memory a search may use, in GiB, beside the models. Larger batches are searched in parts; an
             input that does not fit alone is refused. The default is half of the free memory on a GPU, and 4 GiB
             elsewhere.
@@ -53,7 +55,7 @@ class SearchSettings:
     search: Alignments = "viterbi"
     channel_alignment: Alignments = "marginal"
     lm_proposals: CountOrZero = 0
-    allow_unk: bool = False
+    allow_unk: bool | None = None
     memory: Annotated[float, Bounds(above=0, most=2**20)] | None = None
 
     def __post_init__(self) -> None:
@@ -63,8 +65,8 @@ class SearchSettings:
         for name in ("search", "channel_alignment"):
             if (choice := getattr(self, name)) not in get_args(Alignments):
                 raise ValueError(f"{name} must be 'viterbi' or 'marginal', but is {choice!r}")
-        if not isinstance(self.allow_unk, bool):
-            raise ValueError(f"allow_unk must be true or false, but is {self.allow_unk!r}")
+        if self.allow_unk is not None and not isinstance(self.allow_unk, bool):
+            raise ValueError(f"allow_unk must be true, false or None, but is {self.allow_unk!r}")
 
     def longest_output(self, input_length: int) -> int:
         """The longest output of an input, EOS included in both lengths."""

@@ -53,7 +53,8 @@ def search_errors(model: NoisyChannel, held_out: HeldOut, outputs: Sequence[Sequ
         ids = model.input_codec.encode(held_out.inputs[n], held_out.features[n])
         reference = model.output_codec.encode(texts[0])
         # What no search may find, however wide, is not its fault.
-        if UNK not in reference and len(reference) <= model.settings.longest_output(len(ids)):
+        possible = model.settings.allow_unk or UNK not in reference
+        if possible and len(reference) <= model.settings.longest_output(len(ids)):
             references[n] = reference[:-1]
     scored = model.score_ids(
         [held_out.inputs[n] for n in references],

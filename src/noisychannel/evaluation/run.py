@@ -186,7 +186,7 @@ class _Evaluation:
             system=system.label,
             baseline=False,
             weights=_shared(names, [tuned.weights.by_name() for tuned in system.tuned]),
-            search=_shared(names, [tuned.settings.record() for tuned in system.tuned]),
+            search=_shared(names, [model.settings.record() for model in models]),
             compared_with=system.compared_with,
             measured=self._values(system.label, texts, system.compared_with),
             length_ratio=self._length_ratio(sum(len(output.hypothesis.tokens) for output in best)),

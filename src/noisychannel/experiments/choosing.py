@@ -20,7 +20,6 @@ from noisychannel.experiments.decoding import (
     load,
 )
 from noisychannel.outputs import Output
-from noisychannel.runs import RunDirectory
 from noisychannel.systems import System
 from noisychannel.tuning import CandidatePool, optimise
 
@@ -83,10 +82,10 @@ class PoolTask:
 
     def choose(self) -> Choice:
         references = [item.references for items in self.dev.items for item in items]
-        codecs = [RunDirectory(models.roles[0][1]).codecs()[1] for models in self.dev.models]
-        texts = [codec.decode for codec, items in zip(codecs, self.dev.items, strict=True) for _ in items]
-        pool = CandidatePool(self.metric, references, texts)
-        for n, outputs in enumerate(outputs for part in self._union(self.dev) for outputs in part):
+        found = [outputs for part in self._union(self.dev) for outputs in part]
+        texts = [{output.hypothesis.tokens: output.text for output in outputs} for outputs in found]
+        pool = CandidatePool(self.metric, references, [known.__getitem__ for known in texts])
+        for n, outputs in enumerate(found):
             pool.add(n, [output.hypothesis for output in outputs])
         tuned = optimise(pool.under(self.system), self.system, [self.tried[0]], seed=1)
         began = time.perf_counter()

@@ -102,7 +102,7 @@ def decode_items(
     if n_best > 1:
         filled = with_all_terms(model, HeldOut("", inputs, tags, []), outputs)
         outputs = [
-            [Output(output.text, hypothesis) for output, hypothesis in zip(best, hypotheses, strict=True)]
+            [output._replace(hypothesis=hypothesis) for output, hypothesis in zip(best, hypotheses, strict=True)]
             for best, hypotheses in zip(outputs, filled, strict=True)
         ]
     by_input = dict(zip(distinct, outputs, strict=True))

@@ -20,6 +20,7 @@ from noisychannel.evaluation.metrics import Metric
 from noisychannel.experiments.decoding import decode_items, features_of, load
 from noisychannel.experiments.experiment import ModelSet
 from noisychannel.experiments.items import Item
+from noisychannel.outputs import Output
 from noisychannel.schemas import Record
 from noisychannel.systems import System
 from noisychannel.tuning import CandidatePool, TuningResult, TuningStep, tune
@@ -52,17 +53,18 @@ class TuningTask:
     def _tune(self, known: Sequence[Weights]) -> TuningResult:
         loaded = [load(models, self.system.start, self.settings, self.device) for models in self.models]
         references = [item.references for items in self.items for item in items]
-        texts = [model.output_codec.decode for model, items in zip(loaded, self.items, strict=True) for _ in items]
-        pool = CandidatePool(self.metric, references, texts)
+        texts: list[dict[tuple[int, ...], str]] = [{} for _ in references]
+        pool = CandidatePool(self.metric, references, [known.__getitem__ for known in texts])
 
         @cache
         def decode(weights: Weights) -> list[list[Hypothesis]]:
-            lists: list[list[Hypothesis]] = []
+            decoded: list[list[Output]] = []
             for model, models, items in zip(loaded, self.models, self.items, strict=True):
                 inputs, features = [item.input for item in items], features_of(models, items)
-                outputs = decode_items(model.reweighted(weights), inputs, features, N_BEST, self.batch_size)
-                lists += [[output.hypothesis for output in best] for best in outputs]
-            return lists
+                decoded += decode_items(model.reweighted(weights), inputs, features, N_BEST, self.batch_size)
+            for known, best in zip(texts, decoded, strict=True):
+                known |= {output.hypothesis.tokens: output.text for output in best}
+            return [[output.hypothesis for output in best] for best in decoded]
 
         return tune(self.system, decode, pool, self.iterations, known=known)
 

@@ -69,6 +69,12 @@ class _Group:
 
     model: NoisyChannel
     dev: HeldOut
+    texts: list[dict[tuple[int, ...], str]]
+    """For each dev input the texts of all outputs so far, by their ids."""
+
+    @staticmethod
+    def of(model: NoisyChannel, dev: HeldOut) -> _Group:
+        return _Group(model, dev, [{} for _ in dev.inputs])
 
     def decode(self, weights: Weights, options: TuneOptions, progress: Advance) -> list[list[Hypothesis]]:
         """The n-best lists of the dev inputs, with every term of every model."""
@@ -76,6 +82,8 @@ class _Group:
         outputs = self.model.reweighted(weights).batch(
             dev.inputs, options.n_best, dev.features, options.batch_size, progress, align=False
         )
+        for texts, best in zip(self.texts, outputs, strict=True):
+            texts |= {output.hypothesis.tokens: output.text for output in best}
         return with_all_terms(self.model, dev, outputs)
 
 
@@ -108,7 +116,7 @@ def tune_run(
     for proposer in dict.fromkeys(system.proposer for system in systems):
         some = [system for system in systems if system.proposer == proposer]
         groups = [
-            _Group(model, HeldOut.read("dev", of_group[: options.limit], (), model.output_codec))
+            _Group.of(model, HeldOut.read("dev", of_group[: options.limit], (), model.output_codec))
             for group, of_group in rows.items()
             for sources in [terms_of(run.group(group), terms)]
             for model in [load_systems(run.group(group), some, settings, options.device, sources, reporter)]
@@ -160,7 +168,7 @@ def _tune_systems(
             f"{run.path}: tuning on {len(references)} dev pairs. With fewer than {FEW_PAIRS}, weights may do worse on "
             "other inputs than the direct model alone. Give more dev pairs (data.dev, or a larger --limit)"
         )
-    texts = [group.model.output_codec.decode for group in groups for _ in group.dev.references]
+    texts = [known.__getitem__ for group in groups for known in group.texts]
     pool = CandidatePool(metric, references, texts)
     results: list[TuningResult] = []
     with reporter.counting("tune") as progress:

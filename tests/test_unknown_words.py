@@ -1,0 +1,229 @@
+"""Words outside the vocabulary: scored as UNK by every model, and copied from the input in the text of an output."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from noisychannel import NoisyChannel, Weights
+from noisychannel.arguments import dump_config
+from noisychannel.cli.main import main
+from noisychannel.data.codec import Codec
+from noisychannel.data.prepare import DataConfig
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
+from noisychannel.ids import EOS, UNK
+from noisychannel.models import SSNT
+from noisychannel.models.seq2seq import Seq2Seq
+from noisychannel.outputs import Speller, nearest_word
+from noisychannel.runs import RunDirectory
+from noisychannel.text import Characters, TextConfig, Words
+from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
+from noisychannel.tuning.run import TuneOptions, tune_run
+from noisychannel.weights import read_system
+
+KNOWN = ["der", "ein", "Hund", "rief", "sah"]
+DEFAULT = SearchSettings()
+
+
+def names(rng: random.Random) -> str:
+    """A name that no other sentence has."""
+    return "".join(rng.choices("ABCDEFGHIJKLMNOP", k=1)) + "".join(rng.choices("abcdefghijklmnop", k=7))
+
+
+def write_sentences(file: Path, rows: int, seed: int) -> Path:
+    """Sentences of known words and names, which are copied word by word."""
+    rng = random.Random(seed)
+    lines = []
+    for _ in range(rows):
+        words = [names(rng) if rng.random() < 0.4 else rng.choice(KNOWN) for _ in range(rng.randint(1, 5))]
+        lines.append(f"{' '.join(words)}\t{' '.join(words)}\n")
+    file.write_text("".join(lines), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copying sentences of words, of which only five are in the vocabularies."""
+    directory = tmp_path_factory.mktemp("words")
+    text, model = TextConfig(units="words", max_size=len(KNOWN)), ModelConfig(hidden_size=24, dropout=0.0)
+    config = RunConfig(
+        run_dir=str(directory / "run"),
+        models=["direct"],
+        jobs=1,
+        device="cpu",
+        data=DataConfig(
+            train=[str(write_sentences(directory / "train.tsv", 500, 1))],
+            dev=[str(write_sentences(directory / "dev.tsv", 30, 2))],
+            input=text,
+            output=text,
+        ),
+        direct=model,
+        training=TrainingConfig(batch_size=25, max_epochs=6, learning_rate=0.02, evaluate_every=60),
+    )
+    (directory / "config.yaml").write_text(dump_config(config))
+    assert main(["train", str(directory / "config.yaml")]) == 0
+    return Path(config.run_dir)
+
+
+SENTENCE = "der Zorro sah Kanu"
+
+
+def test_names_are_copied_and_scored_as_unk(trained: Path) -> None:
+    plain = NoisyChannel.load(trained)
+    torch.manual_seed(1)
+    channel = SSNT(len(plain.output_codec), len(plain.input_codec), 8)
+    models = {**plain.models, "channel": channel}
+    model = NoisyChannel(plain.input_codec, plain.output_codec, models, Weights(1.0, 0.1))
+    (output,) = model(SENTENCE)
+    assert output.text == SENTENCE
+    assert output.unknown == (1, 3)
+    assert [n for n, token in enumerate(output.hypothesis.tokens) if token == UNK] == [1, 3]
+    (given,) = model.rerank(SENTENCE, [SENTENCE])
+    assert output.hypothesis.score == pytest.approx(given.hypothesis.score, abs=1e-4)
+    assert output.hypothesis.channel == pytest.approx(given.hypothesis.channel, abs=1e-4)
+
+
+def test_the_text_does_not_depend_on_whether_alignments_are_asked_for(trained: Path) -> None:
+    model = NoisyChannel.load(trained)
+    texts = [line.split("\t")[0] for line in (trained.parent / "dev.tsv").read_text().splitlines()]
+    with_them, without = (model.batch(texts, n_best=3, batch_size=7, align=align) for align in (True, False))
+    assert [[o.text for o in best] for best in with_them] == [[o.text for o in best] for best in without]
+    assert without[0][0].hypothesis.alignment is None
+
+
+def test_it_can_be_switched_off(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = NoisyChannel.load(trained)
+    assert model.settings.allow_unk is True
+    off = model.reweighted(Weights(), SearchSettings(allow_unk=False))
+    assert UNK not in off(SENTENCE)[0].hypothesis.tokens
+    assert model.reweighted(Weights(), SearchSettings(k1=5, k2=5)).settings.allow_unk is True
+    (tmp_path / "in.txt").write_text(SENTENCE + "\n")
+    assert main(["decode", str(trained), str(tmp_path / "in.txt"), "--allow_unk", "false"]) == 0
+    assert set(capsys.readouterr().out.split()) <= set(KNOWN)
+    assert main(["decode", str(trained), str(tmp_path / "in.txt"), "--json"]) == 0
+    (hypothesis,) = json.loads(capsys.readouterr().out)["hypotheses"]
+    assert (hypothesis["output"], hypothesis["unknown"]) == (SENTENCE, [1, 3])
+    assert main(["decode", str(trained), str(tmp_path / "in.txt"), "--explain"]) == 0
+    grid = capsys.readouterr().out.rstrip().splitlines()[-6:]
+    assert grid[0].split() == [*SENTENCE.split(), "␄"], "what was copied"
+    assert [line.split()[0] for line in grid[1:]] == ["der", "<unk>", "sah", "<unk>", "␄"], "what the models read"
+
+
+def test_a_proposer_without_alignments_proposes_no_unk(trained: Path) -> None:
+    input_codec, output_codec = RunDirectory.open(trained).codecs()
+    attention = Seq2Seq(len(input_codec), len(output_codec), 8, attention=True)
+    model = NoisyChannel(input_codec, output_codec, {"attention": attention})
+    assert model.settings.allow_unk is False
+    assert UNK not in model(SENTENCE)[0].hypothesis.tokens
+
+
+def test_metrics_see_the_copied_words(trained: Path) -> None:
+    """Every dev sentence with a name can be right only if its name is there."""
+    run = RunDirectory.open(trained)
+    dev = str(trained.parent / "dev.tsv")
+    lines = Path(dev).read_text().splitlines()
+    plain = sum(set(line.split("\t")[0].split()) <= set(KNOWN) for line in lines)
+    (result,) = tune_run(run, TuneOptions(systems=["direct+length"], iterations=1))
+    assert result.dev_score > 100 * plain / len(lines) + 30
+    assert read_system(run).settings.allow_unk is None, "so another proposer of the run can decide otherwise"
+    table = evaluate_run(run, EvaluateOptions(file=dev, systems=["direct+length"], search_errors=True))
+    system = next(row for row in table.results if row.system == "direct+length")
+    assert system.measured["accuracy"].score == pytest.approx(result.dev_score)
+    assert system.search["allow_unk"] is True
+    assert "<unk>" not in " ".join(system.outputs)
+
+
+@pytest.mark.parametrize("margin", [1.0, float("inf")])
+def test_online_text_has_the_words_and_what_is_stable_stays(trained: Path, margin: float) -> None:
+    model = NoisyChannel.load(trained, settings=SearchSettings(max_length=12, k1=6, k2=4))
+    online = model.online(margin)
+    stable = []
+    for word in SENTENCE.split():
+        partial = online.read(word + " ")
+        assert partial.text.startswith(partial.stable)
+        stable.append(partial.stable)
+    (output,) = online.finish()
+    assert output.text == SENTENCE
+    for earlier, later in zip(stable, [*stable[1:], output.text], strict=True):
+        assert later.startswith(earlier)
+    assert ("Zorro" in stable[-1]) == (margin < 2.0)
+
+
+class Fixed:
+    """A model whose alignment is given."""
+
+    def __init__(self, *alignment: int) -> None:
+        self.alignment = alignment
+
+    def viterbi(self, *_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.zeros(1), torch.tensor([self.alignment])
+
+
+def codec(words: str, features: tuple[str, ...] = (), **config: object) -> Codec:
+    return Codec(TextConfig(units="words", **config), Words(), words.split(), features)  # type: ignore[arg-type]
+
+
+def hypothesis(*tokens: int, complete: bool = True) -> Hypothesis:
+    return Hypothesis.of(tokens, -1.0, {"direct": -1.0}, len(tokens) + complete, complete)
+
+
+def spelt(speller: Speller, text: str, found: Hypothesis, features: tuple[str, ...] = ()) -> str:
+    ids = speller.input_codec.encode(text, features)
+    ((output,),) = speller.spell([text], [ids], [[found]], DEFAULT)
+    return output.text
+
+
+@pytest.mark.parametrize(
+    ("position", "copy"),
+    [(0, "Rex"), (1, "Rex"), (2, "Rex"), (3, "sah"), (4, "Mia"), (5, "Mia")],
+    ids=["feature", "feature", "first", "known", "last", "EOS"],
+)
+def test_positions_without_a_word(position: int, copy: str) -> None:
+    """Two features stand before the words, EOS after them."""
+    speller = Speller(codec("sah", ("A", "B")), codec("sah"), None)
+    speller.copies = True
+    aligned = replace(hypothesis(UNK, 4), alignment=(position, 5, 5))
+    assert spelt(speller, "Rex sah Mia", aligned, ("A", "B")) == f"{copy} sah"
+    assert spelt(speller, "", aligned, ("A", "B")) == "sah", "nothing to copy"
+
+
+def test_nearest_word_is_always_a_word() -> None:
+    for features in range(3):
+        for words in range(1, 3):
+            places = [nearest_word(position, features, words) for position in range(features + words + 1)]
+            assert places == [*[0] * features, *range(words), words - 1]
+
+
+def test_the_copy_is_the_text_as_the_output_side_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("noisychannel.outputs.best_alignments", lambda model, *_: [model.alignment])
+    lower, plain = {"lowercase": True, "digits_to_hash": True}, {}
+    for inputs, outputs, expected in ((lower, plain, "Rex-7"), (plain, lower, "rex-#"), (plain, plain, "Rex-7")):
+        speller = Speller(codec("sah", **inputs), codec("sah", **outputs), Fixed(1, 2))
+        assert spelt(speller, "Sah Rex-7", hypothesis(UNK)) == expected
+        assert spelt(speller, "Sah Rex-7", hypothesis(UNK, complete=False)) == expected, "also of a partial output"
+
+
+def test_only_words_are_copied() -> None:
+    """UNK of other units, or of a model without alignments, has no text."""
+    letters = Codec(TextConfig(units="characters"), Characters(), ["a", "b"], ())
+    speller = Speller(letters, letters, Fixed(0, 1))
+    assert not speller.copies
+    assert spelt(speller, "aX", hypothesis(4, UNK)) == "a"
+    assert not Speller(codec("sah"), letters, Fixed()).copies
+    assert not Speller(codec("sah"), codec("sah"), SimpleNamespace()).copies
+
+
+def test_outputs_that_look_the_same_stay_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A known word, and UNK aligned to the same word: other ids and scores, so both are listed."""
+    monkeypatch.setattr("noisychannel.outputs.best_alignments", lambda model, *_: [model.alignment])
+    speller = Speller(codec("sah"), codec("sah"), Fixed(0, 1))
+    (best,) = speller.spell(["sah"], [[4, EOS]], [[hypothesis(4), hypothesis(UNK)]], DEFAULT)
+    assert [(output.text, output.unknown) for output in best] == [("sah", ()), ("sah", (0,))]
