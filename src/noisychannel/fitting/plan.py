@@ -1,0 +1,293 @@
+"""What ``fit`` chooses by rule from the facts, and why. All constants of the rules are in this file.
+
+The rules were made on nine languages of SIGMORPHON 2017 and on historical spelling, see docs/experiments/few-pairs.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from noisychannel.data.augment import AugmentConfig
+from noisychannel.data.prepare import DataConfig
+from noisychannel.data.rows import PRESETS
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.fitting.facts import Facts, FitUnits
+from noisychannel.models.registry import Role
+from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
+
+FEW = 500
+"""Fewer pairs than this are held out in turn, in folds."""
+FOLDS = 3
+DEV_SHARE, LEAST_DEV, MOST_DEV = 0.15, 100, 1_000
+"""With more pairs, this much is split off as dev, once."""
+COPIED = 0.5
+"""With so much copied, copying and made-up pairs are used."""
+MADE_UP = 8_000
+MADE_UP_UNTIL, MADE_UP_GONE = 500, 1_000
+"""If words are given inputs, made-up pairs become fewer between these numbers of pairs."""
+GIVEN_INPUTS = 10_000
+"""The most words that are given inputs."""
+LEAST_WORDS = 200
+"""So few words are not worth a reverse model."""
+MOST_REPEATED = 10
+"""How often a real pair is repeated at most beside pairs that were made."""
+COPY_START = 3.0
+HIDDEN, EMBEDDING, DROPOUT = 128, 64, 0.3
+BATCH, LEARNING_RATE = 32, 2e-3
+UPDATES, MOST_UPDATES, EPOCHS = 2_000, 20_000, 10
+"""Updates with 100 pairs or fewer. Ten times as many pairs take twice as many, and large data so many epochs."""
+LM_HIDDEN = ((20_000, 256), (2_000, 128), (0, 64))
+"""Units of the language model by the least number of outputs it is trained on."""
+LM_BATCH, LM_EPOCHS, LM_LEAST, LM_MOST = 64, 10, 300, 4_000
+"""The language model is trained for so many epochs, within these numbers of updates."""
+WORDS_ALONE = 1_000
+"""With so many words, the language model is trained on them alone."""
+SMALL_INVENTORY = 200
+"""A side with more different words than this is running text."""
+K1, K2 = 10, 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that ``fit`` chooses."""
+
+    folds: int
+    """0: one split."""
+    dev_pairs: int
+    """How many pairs are held out at a time."""
+    copy: bool
+    made_up: int
+    words_given_inputs: int
+    """Words for which a reverse model writes inputs; 0: none."""
+    repeat: int
+    input_units: FitUnits
+    output_units: FitUnits
+    hidden_size: int
+    embedding_size: int
+    dropout: float
+    batch_size: int
+    updates: int
+    learning_rate: float
+    lm_hidden_size: int
+    lm_dropout: float
+    lm_updates: int
+    lm_words_alone: bool
+    """The language model and the word list see the words alone, so that all folds share them."""
+    word_list: bool
+    k1: int
+    k2: int
+    reasons: tuple[str, ...] = ()
+    """One short sentence for each choice."""
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """The systems to tune, smallest first."""
+        full = "direct+channel+lm"
+        return ("direct+lm", full, *((f"{full}+word_list",) if self.word_list else ()))
+
+    @property
+    def settings(self) -> SearchSettings:
+        return SearchSettings(k1=self.k1, k2=self.k2)
+
+
+def make_plan(
+    facts: Facts,
+    *,
+    folds: int | None = None,
+    copy: bool | None = None,
+    made_up: int | None = None,
+    inputs: int | None = None,
+) -> Plan:
+    """Choose by rule; what the caller gives is not chosen."""
+    copying = _copying(facts) if copy is None else copy
+    given = _given_inputs(facts) if inputs is None else min(inputs, facts.words)
+    new = _made_up(facts, given) if made_up is None else made_up
+    made = new + given
+    repeat = max(1, min(MOST_REPEATED, made // max(facts.pairs, 1)))
+    folded = (FOLDS if facts.pairs < FEW else 0) if folds is None else folds
+    alone = facts.words >= WORDS_ALONE
+    outputs = facts.words + (0 if alone else facts.pairs)
+    plan = Plan(
+        folds=folded,
+        dev_pairs=facts.pairs // folded if folded else dev_size(facts.pairs),
+        copy=copying,
+        made_up=new,
+        words_given_inputs=given,
+        repeat=repeat,
+        input_units=facts.input_units,
+        output_units=facts.output_units,
+        hidden_size=HIDDEN,
+        embedding_size=EMBEDDING,
+        dropout=DROPOUT,
+        batch_size=BATCH,
+        updates=_updates(facts.pairs),
+        learning_rate=LEARNING_RATE,
+        lm_hidden_size=next(size for least, size in LM_HIDDEN if outputs >= least),
+        lm_dropout=DROPOUT,
+        lm_updates=min(LM_MOST, max(LM_LEAST, LM_EPOCHS * outputs // LM_BATCH)),
+        lm_words_alone=alone,
+        word_list=facts.words > 0 and not _running_text(facts),
+        k1=K1,
+        k2=K2,
+    )
+    chosen = {"--folds": folds, "--copy": copy, "--made_up": made_up, "--inputs": inputs}
+    return replace(plan, reasons=_reasons(facts, plan, {name for name, value in chosen.items() if value is not None}))
+
+
+def dev_size(pairs: int) -> int:
+    """How many pairs are split off."""
+    return min(MOST_DEV, max(LEAST_DEV, round(DEV_SHARE * pairs)))
+
+
+def run_config(
+    plan: Plan,
+    data: DataConfig,
+    run_dir: str | Path,
+    models: tuple[Role, ...] = ("direct", "channel", "lm"),
+    *,
+    seed: int = 1,
+    device: str = "auto",
+    jobs: int | None = None,
+) -> RunConfig:
+    """The configuration of a training by this plan.
+
+    ``data``: files and columns; the plan adds made-up pairs, and what the language model is trained on. Models are
+    evaluated once, at the end: how long they are trained does not depend on dev.
+    """
+    data = replace(
+        data,
+        input=replace(data.input, units=plan.input_units),
+        output=replace(data.output, units=plan.output_units),
+        lm_data="unpaired" if plan.lm_words_alone and data.unpaired else "all",
+        augment=AugmentConfig(made_up=plan.made_up, repeat=plan.repeat, seed=seed),
+    )
+    size = ModelConfig(
+        hidden_size=plan.hidden_size,
+        embedding_size=plan.embedding_size,
+        dropout=plan.dropout,
+        copy=plan.copy,
+        copy_start=COPY_START,
+    )
+    lm = ModelConfig(
+        hidden_size=plan.lm_hidden_size,
+        dropout=plan.lm_dropout,
+        batch_size=LM_BATCH,
+        max_updates=plan.lm_updates,
+        word_list=plan.word_list,
+    )
+    training = TrainingConfig(
+        batch_size=plan.batch_size,
+        max_updates=plan.updates,
+        learning_rate=plan.learning_rate,
+        schedule="linear",
+        evaluate_every=max(plan.updates, plan.lm_updates),
+    )
+    return RunConfig(
+        run_dir=str(run_dir),
+        models=list(models),
+        seed=seed,
+        device=device,
+        jobs=jobs,
+        data=data,
+        direct=replace(size, bidirectional=True),
+        channel=size,
+        lm=lm,
+        training=training,
+    )
+
+
+def reverse_config(
+    plan: Plan, data: DataConfig, run_dir: str | Path, *, seed: int = 1, device: str = "auto", jobs: int | None = None
+) -> RunConfig:
+    """The configuration of the reverse run of ``data``: its direct model reads an output and writes the input.
+
+    The words are not trained on; made-up pairs take their material from them.
+    """
+    columns = {"input": "output", "output": "input"}
+    listed = PRESETS.get(data.columns.strip(), data.columns).split(",")
+    data = replace(
+        data,
+        columns=",".join(columns.get(name.strip(), name.strip()) for name in listed),
+        input=data.output,
+        output=data.input,
+        further=[],
+    )
+    swapped = replace(plan, input_units=plan.output_units, output_units=plan.input_units, lm_words_alone=False)
+    return run_config(swapped, data, run_dir, ("direct",), seed=seed, device=device, jobs=jobs)
+
+
+def _copying(facts: Facts) -> bool:
+    return (facts.input_units, facts.output_units) == ("characters", "characters") and facts.copied >= COPIED
+
+
+def _given_inputs(facts: Facts) -> int:
+    usable = facts.words >= LEAST_WORDS and (facts.tagged_words or not facts.tags) and not _running_text(facts)
+    return min(GIVEN_INPUTS, facts.words) if usable else 0
+
+
+def _made_up(facts: Facts, given: int) -> int:
+    if not _copying(facts):
+        return 0
+    if not given:
+        return MADE_UP
+    left = (MADE_UP_GONE - facts.pairs) / (MADE_UP_GONE - MADE_UP_UNTIL)
+    return round(MADE_UP * min(1.0, max(0.0, left)), -2)
+
+
+def _updates(pairs: int) -> int:
+    by_size = UPDATES * (1 + math.log10(max(pairs, 100) / 100))
+    return round(min(MOST_UPDATES, max(by_size, EPOCHS * pairs / BATCH)), -2)
+
+
+def _running_text(facts: Facts) -> bool:
+    return facts.output_units == "words" and facts.output_symbols > SMALL_INVENTORY
+
+
+def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
+    """A sentence for each choice; ``given``: the options that decided instead."""
+    found = []
+    if plan.folds:
+        why = "as given" if "--folds" in given else f"fewer than {FEW} pairs are too few to split some off for good"
+        found.append(f"{plan.folds} folds, so that every pair is held out once: {why}")
+    else:
+        found.append(f"{plan.dev_pairs:,} pairs are held out as dev, and the models see the others")
+    percent = f"{100 * facts.copied:.0f} % of the output symbols are copied"
+    if "--copy" in given:
+        found.append(f"copying {'on' if plan.copy else 'off'}: as given")
+    else:
+        found.append(f"copying {'on' if plan.copy else 'off'}: {percent}" + _sides(facts))
+    if "--made_up" in given:
+        found.append(f"{plan.made_up:,} made-up pairs: as given")
+    elif plan.made_up:
+        found.append(f"{plan.made_up:,} made-up pairs with new stems: few pairs do not teach what stays the same")
+    else:
+        copied = _copying(facts)
+        found.append(f"no made-up pairs: {'with so many pairs, words do better' if copied else percent + _sides(facts)}")
+    if plan.words_given_inputs:
+        why = "as given" if "--inputs" in given else "they show the models real outputs"
+        found.append(f"{plan.words_given_inputs:,} words are given inputs by a reverse model: {why}")
+    elif facts.words:
+        why = "the pairs have tags, but the words have none" if facts.tags and not facts.tagged_words else "too few"
+        why = "running text" if _running_text(facts) else why
+        found.append(f"words are not given inputs: {'as given' if '--inputs' in given else why}")
+    if plan.repeat > 1:
+        found.append(f"each real pair counts {plan.repeat} times, so that they are not lost among the made ones")
+    found.append(
+        f"direct and channel: {plan.hidden_size} units, dropout {plan.dropout:g}, {plan.updates:,} updates of "
+        f"{plan.batch_size}: enough for {facts.pairs:,} pairs"
+    )
+    source = f"the {facts.words:,} words" if plan.lm_words_alone else "the outputs of the pairs"
+    source += " and the words" if facts.words and not plan.lm_words_alone else ""
+    found.append(f"language model: {plan.lm_hidden_size} units, {plan.lm_updates:,} updates, on {source}")
+    if plan.word_list:
+        found.append("the words are also a list of likely outputs, whose weight is tuned")
+    found.append(f"search: k1 {plan.k1}, k2 {plan.k2}: outputs are short, and wider searches gain little")
+    return tuple(found)
+
+
+def _sides(facts: Facts) -> str:
+    if facts.input_units == facts.output_units == "characters":
+        return ""
+    return f", and symbols are {facts.input_units} in the input, {facts.output_units} in the output"
