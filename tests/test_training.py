@@ -137,6 +137,38 @@ def test_early_stopping_keeps_the_best_model_and_decays_the_learning_rate(tmp_pa
     assert int(metadata["step"]) == dev[best]["step"]
 
 
+def test_a_linear_schedule_lowers_the_rate_to_zero_and_is_complete_at_its_limit(tmp_path: Path) -> None:
+    settings = {"max_epochs": None, "max_updates": 50, "schedule": "linear", "patience": 1, "log_every": 1}
+    config = toy_config(tmp_path, rows=5, learning_rate=0.1, evaluate_every=2, batch_size=5, **settings)
+    (finished,) = quiet(config)
+    assert finished.step == 50
+    assert not finished.at_limit
+    losses = [record["loss"] for record in records(config) if record["kind"] == "dev"]
+    worse = [n for n, loss in enumerate(losses[:-1]) if loss > min(losses[: n + 1])]
+    assert worse, "the test is worth something only if patience would have ended the training"
+    rates = [record["learning_rate"] for record in records(config) if record["kind"] == "train"]
+    assert rates == pytest.approx([0.1 * (1 - step / 50) for step in range(1, 51)])
+    longer = replace(config, training=replace(config.training, max_updates=80))
+    with pytest.raises(BadInputError, match=r"was started with training\.max_updates: 50, not 80"):
+        quiet(longer)
+
+
+def test_a_linear_schedule_needs_a_limit_of_updates(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"training\.schedule: linear needs a limit of updates, but direct has one"):
+        toy_config(tmp_path, max_epochs=3, schedule="linear").check()
+
+
+def test_copying_is_learnt_from_very_few_pairs(tmp_path: Path) -> None:
+    perplexities = []
+    for copies in (False, True):
+        config = toy_config(tmp_path / str(copies), copy, rows=20, models=("direct", "channel"), max_epochs=10)
+        config.direct = replace(config.direct, copy=copies)
+        config.channel = replace(config.channel, copy=copies)
+        perplexities.append(train(config))
+    for role, without in perplexities[0].items():
+        assert perplexities[1][role] < 0.5 * without
+
+
 def test_evaluation_by_steps_covers_the_last_step_too(tmp_path: Path) -> None:
     config = toy_config(tmp_path, rows=100, max_epochs=2, evaluate_every=3, batch_size=25)
     train(config)

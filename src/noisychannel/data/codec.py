@@ -79,6 +79,17 @@ class Codec:
         """``ids`` of a text."""
         return self.ids(self.split(text), features)
 
+    def counterparts(self, other: Codec, with_features: bool = False, unknown: bool = False) -> list[int]:
+        """For each of our ids, that of the same symbol in another vocabulary; -1 if there is none.
+
+        EOS has one, features only ``with_features``, UNK only if ``unknown``, PAD and BOS never.
+        """
+        there = other._symbol_ids
+        tags = [other._feature_ids.get(tag, -1) if with_features else -1 for tag in self.features]
+        special = {EOS: EOS, UNK: UNK if unknown else -1}
+        first = [special.get(i, -1) for i in range(len(SPECIAL_SYMBOLS))]
+        return [*first, *tags, *(there.get(symbol, -1) for symbol in self.symbols)]
+
     def unknown(self, text: str, features: Iterable[str] = ()) -> Unknown:
         """The symbols and features that ``encode`` turns into UNK."""
         return Unknown(

@@ -13,7 +13,7 @@ role is a new entry of ``ROLES`` here and a section of the configuration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
@@ -45,6 +45,10 @@ class ModelSizes(Protocol):
     def bidirectional(self) -> bool: ...
     @property
     def dropout(self) -> float: ...
+    @property
+    def copy(self) -> bool: ...
+    @property
+    def copy_start(self) -> float: ...
 
 
 class ModelDescription(NamedTuple):
@@ -84,10 +88,17 @@ class RoleEntry:
         return self.name in ("direct", "channel", "lm")
 
     def describe(
-        self, sizes: ModelSizes, vocabulary_sizes: Mapping[Vocabulary, int], reads_features: bool = False
+        self,
+        sizes: ModelSizes,
+        vocabulary_sizes: Mapping[Vocabulary, int],
+        reads_features: bool = False,
+        copies: Sequence[int] = (),
     ) -> ModelDescription:
-        """The model of this role. ``reads_features``: whether features stand before the outputs of a language model."""
-        arguments = {
+        """The model of this role. ``reads_features``: whether features stand before the outputs of a language model.
+
+        ``copies``: if the model copies, the written symbol of each symbol that it reads (see ``SSNT``).
+        """
+        arguments: dict[str, Any] = {
             "hidden_size": sizes.hidden_size,
             "num_layers": sizes.num_layers,
             "embedding_size": sizes.embedding_size,
@@ -102,6 +113,8 @@ class RoleEntry:
         }
         if "bidirectional" not in self.refuses:
             arguments["bidirectional"] = sizes.bidirectional
+        if sizes.copy:
+            arguments |= {"copies": list(copies), "copy_start": sizes.copy_start}
         return ModelDescription(self.class_name, {**own, **arguments, **self.fixed})
 
 
@@ -118,14 +131,16 @@ def _of_ssnt(
     num_layers: int = 1,
     embedding_size: int | None = None,
     bidirectional: bool = False,
+    copies: Sequence[int] | None = None,
     **others: object,
 ) -> int:
     H, E, directions = hidden_size, embedding_size or hidden_size, 1 + bidirectional
     encoder = input_vocab_size * E + _of_lstm(E, H, num_layers, directions)
     decoder = output_vocab_size * E + _of_lstm(E, H, num_layers)
+    copying = 0 if copies is None else directions * H + 1
     word = output_vocab_size * (directions * H + H + 1)
     gate = H * (directions * H + H + 1) + H + 1
-    return encoder + decoder + word + gate
+    return encoder + decoder + word + gate + copying
 
 
 def _of_language_model(
@@ -162,6 +177,7 @@ _PARAMETERS: dict[str, Callable[..., int]] = {
 }
 
 NO_WORD_LIST = {"word_list": "is for the language model (lm)"}
+NO_COPYING = {"copy": "is for the direct model and the channel"}
 
 _ALL = (
     RoleEntry("direct", "SSNT", "input", "output", "pairs", refuses=NO_WORD_LIST),
@@ -183,10 +199,10 @@ _ALL = (
         None,
         "output",
         "outputs",
-        refuses={"bidirectional": "a language model reads from left to right"},
+        refuses=NO_COPYING | {"bidirectional": "a language model reads from left to right"},
     ),
-    RoleEntry("seq2seq", "Seq2Seq", "input", "output", "pairs", {"attention": False}, NO_WORD_LIST),
-    RoleEntry("attention", "Seq2Seq", "input", "output", "pairs", {"attention": True}, NO_WORD_LIST),
+    RoleEntry("seq2seq", "Seq2Seq", "input", "output", "pairs", {"attention": False}, NO_WORD_LIST | NO_COPYING),
+    RoleEntry("attention", "Seq2Seq", "input", "output", "pairs", {"attention": True}, NO_WORD_LIST | NO_COPYING),
 )
 ROLES: dict[Role, RoleEntry] = {role.name: role for role in _ALL}
 """In the order in which they are listed."""

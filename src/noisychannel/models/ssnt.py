@@ -9,6 +9,10 @@ Both factors are functions of the encoder state h_i of u_1..u_i and the decoder 
     word:  p(v_j | i, j) = softmax(W_h h_i + W_s s_j + b)          logits are a sum a_i + c_j   (``joint``)
     emit:  e(i, j) = sigmoid(m · tanh(U_h h_i + U_s s_j + d))      else shift to i + 1          (``lattice``)
 
+**Copying** (optional): the symbol of the output vocabulary that is the input symbol u_i itself gets a score more,
+a_i[u_i] += κ(h_i), so that a model need not learn letter by letter that most of them stay as they are. It is a part of
+a_i, so the logits are still a sum, and nothing else changes.
+
 p(z_j = i | z_{j-1} = k) is the product of the shifts from k to i - 1 and the emission at i. log p(v, z_J = I | u) is
 the log-sum of (1) over the lattice. Nothing forces an emission at i = I, so the probabilities of all v sum to less than
 one: the perplexity of an SSNT is not comparable with that of a sequence-to-sequence model.
@@ -20,6 +24,8 @@ Shapes: B batch, I input positions, J output positions, N sequences stepped toge
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -48,8 +54,43 @@ class Emission(nn.Linear):
         return one_column(twice.sigmoid_(), 2 * self.weight, self.bias - self.weight.sum())
 
 
+class Copying(nn.Module):
+    """a_i[u_i] += κ(h_i), with κ(h) = k·h + b. At first k is zero, so κ is ``start`` everywhere."""
+
+    def __init__(self, size: int, targets: Sequence[int], start: float) -> None:
+        super().__init__()
+        self.amount = Linear(size, 1)
+        nn.init.zeros_(self.amount.weight)
+        nn.init.constant_(self.amount.bias, start)
+        self.target = CopyTarget(targets)
+
+    def forward(self, scores: Tensor, states: Tensor, symbols: Tensor) -> Tensor:
+        """Scores [..., V], states [..., H] and input symbols [...] -> scores [..., V]."""
+        target = self.target(symbols)[..., None]
+        amount = self.amount(states).masked_fill(target < 0, 0.0).to(scores.dtype)
+        return scores.scatter_add(-1, target.clamp(min=0), amount)
+
+
+class CopyTarget(nn.Module):
+    """The output symbol that is the same as an input symbol; -1 if there is none: ids [...] -> ids [...]."""
+
+    ids: Tensor
+
+    def __init__(self, targets: Sequence[int]) -> None:
+        super().__init__()
+        # Not among the weights: it follows from the vocabularies.
+        self.register_buffer("ids", torch.tensor(targets, dtype=torch.long), persistent=False)
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        return self.ids[symbols]
+
+
 class SSNT(nn.Module):
-    """An SSNT. ``bidirectional`` is about the encoder and for the direct model only."""
+    """An SSNT. ``bidirectional`` is about the encoder and for the direct model only.
+
+    ``copies``: for each input symbol the id of the output symbol that is the same, -1 if there is none. If given, the
+    model has a score for copying, which is ``copy_start`` before training.
+    """
 
     def __init__(
         self,
@@ -60,6 +101,8 @@ class SSNT(nn.Module):
         dropout: float = 0.0,
         num_layers: int = 1,
         embedding_size: int | None = None,
+        copies: Sequence[int] | None = None,
+        copy_start: float = 0.0,
     ) -> None:
         super().__init__()
         check_sizes(
@@ -69,6 +112,10 @@ class SSNT(nn.Module):
             num_layers=num_layers,
             embedding_size=embedding_size,
         )
+        if copies is not None and len(copies) != input_vocab_size:
+            raise ValueError(f"copies has {len(copies)} entries, but there are {input_vocab_size} input symbols")
+        if copies is not None and not all(-1 <= target < output_vocab_size for target in copies):
+            raise ValueError(f"copies: an entry is neither -1 nor one of the {output_vocab_size} output symbols")
         embedding_size = embedding_size or hidden_size
         encoder = BidirectionalLSTM if bidirectional else ForwardLSTM
         self.encoder = encoder(input_vocab_size, embedding_size, hidden_size, num_layers, dropout)
@@ -78,6 +125,7 @@ class SSNT(nn.Module):
         self.input_gate = Linear(self.encoder.output_size, hidden_size, bias=False)
         self.output_gate = Linear(hidden_size, hidden_size)
         self.emit = Emission(hidden_size, 1)
+        self.copying = None if copies is None else Copying(self.encoder.output_size, copies, copy_start)
 
     @property
     def bidirectional(self) -> bool:
@@ -148,8 +196,8 @@ class SSNT(nn.Module):
     def read_inputs(self, inputs: Tensor, input_lengths: Tensor) -> Side:
         """All input positions at once: ids [B,I] -> Side of [B,I,...]."""
         if isinstance(self.encoder, BidirectionalLSTM):
-            return self._input_side(self.encoder(inputs, input_lengths))
-        return self._input_side(self.encoder(inputs))
+            return self._input_side(self.encoder(inputs, input_lengths), inputs)
+        return self._input_side(self.encoder(inputs), inputs)
 
     def read_outputs(self, outputs: Tensor) -> Side:
         """All output positions at once; position j has seen v_1..v_{j-1}: ids [B,J] -> Side of [B,J,...]."""
@@ -164,7 +212,7 @@ class SSNT(nn.Module):
     ) -> tuple[Side, LSTMState]:
         """Append a symbol to each input (of the rows ``parents``, if given): Side of [N,...] at the new position."""
         states_NH, state = self._stepping_encoder().step(symbols_N, state, parents_N)
-        return self._input_side(states_NH), state
+        return self._input_side(states_NH, symbols_N), state
 
     def start_outputs(self, n: int) -> LSTMState:
         """The state of ``n`` empty outputs, before BOS."""
@@ -190,8 +238,11 @@ class SSNT(nn.Module):
         pieces = [self.emit(some[..., :, None, :] + outputs[..., None, :, :]) for some in inputs.split(at_once, dim=-2)]
         return at_least_float32(torch.cat(pieces, dim=-2))
 
-    def _input_side(self, states: Tensor) -> Side:
-        return Side(self.input_word(states), self.input_gate(states))
+    def _input_side(self, states: Tensor, symbols: Tensor) -> Side:
+        scores = self.input_word(states)
+        if self.copying is not None:
+            scores = self.copying(scores, states, symbols)
+        return Side(scores, self.input_gate(states))
 
     def _output_side(self, states: Tensor) -> Side:
         return Side(self.output_word(states), self.output_gate(states))

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from noisychannel import kernels
 from noisychannel.models.masks import Masks
 from noisychannel.models.products import Linear
-from noisychannel.models.ssnt import Emission
+from noisychannel.models.ssnt import CopyTarget, Emission
 from noisychannel.precision import at_least_float32
 
 M = TypeVar("M", bound=nn.Module)
@@ -131,6 +131,21 @@ class StackedEmission(nn.Module):
     def forward(self, twice: Tensor) -> Tensor:
         bias = self.bias - self.weight.sum(2)
         return _product(twice.sigmoid_(), 2 * self.weight, bias).squeeze(-1)
+
+
+class StackedCopyTarget(nn.Module):
+    ids: Tensor
+
+    def __init__(self, models: Sequence[CopyTarget]) -> None:
+        super().__init__()
+        most = max(len(model.ids) for model in models)
+        rows = [F.pad(model.ids, (0, most - len(model.ids)), value=-1) for model in models]
+        self.register_buffer("ids", torch.stack(rows), persistent=False)
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        N, V = self.ids.shape
+        first = torch.arange(N, device=symbols.device)[:, None] * V
+        return self.ids.flatten()[(symbols.reshape(N, -1) + first).view(symbols.shape)]
 
 
 def _product(x: Tensor, weight_NXY: Tensor, bias_NX: Tensor | None) -> Tensor:
@@ -255,5 +270,6 @@ _STACKED: dict[type[nn.Module], Any] = {
     Linear: lambda models, masks: StackedLinear(models),
     nn.LSTM: StackedLSTM,
     Emission: lambda models, masks: StackedEmission(models),
+    CopyTarget: lambda models, masks: StackedCopyTarget(models),
     nn.Dropout: StackedDropout,
 }

@@ -41,6 +41,9 @@ class ModelConfig:
             apply to it.
         word_list: For the language model only: store the list of its training outputs. The list is then a term of the
             objective, word_list, whose weight is tuned.
+        copy: For the direct model and the channel: a score for putting out the symbol that is read. Use it if the two
+            sides share their symbols, as a lemma and its form do.
+        copy_start: That score before training, in nats.
     """
 
     hidden_size: Count = 256
@@ -53,6 +56,8 @@ class ModelConfig:
     max_updates: Count | None = None
     max_epochs: Count | None = None
     word_list: bool = False
+    copy: bool = False
+    copy_start: Annotated[float, Bounds(least=-100, most=100)] = 3.0
 
 
 @dataclass(kw_only=True)
@@ -69,6 +74,9 @@ class TrainingConfig:
         learning_rate: The learning rate of Adam.
         clip_norm: The largest norm of a gradient; longer gradients are scaled down to it.
         evaluate_every: Updates between evaluations on dev; if not set, one epoch, but at least 100 and at most 2,000.
+        schedule: How the learning rate falls: plateau multiplies it by decay when dev perplexity has not improved;
+            linear lowers it in every update, to zero at the limit of updates. A linear training always runs to its
+            limit: patience, decay and decay_patience do not apply.
         patience: Stop after this number of evaluations without a better dev perplexity.
         decay: The factor for the learning rate when dev perplexity has not improved.
         decay_patience: Evaluations without improvement before each decay.
@@ -89,6 +97,7 @@ class TrainingConfig:
     learning_rate: Positive = 1e-3
     clip_norm: Positive = 1.0
     evaluate_every: Count | None = None
+    schedule: Literal["plateau", "linear"] = "plateau"
     patience: Count = 5
     decay: Annotated[float, Bounds(above=0, most=1)] = 0.5
     decay_patience: Count = 2
@@ -157,6 +166,11 @@ class RunConfig:
             for key, reason in ROLES[role].refuses.items():
                 if getattr(model, key):
                     raise BadInputError(f"{role}.{key}: {reason}; set it to false")
+        for role in self.models:
+            if self.training.schedule == "linear" and self.limits(role).updates == math.inf:
+                raise BadInputError(
+                    f"training.schedule: linear needs a limit of updates, but {role} has one of epochs; set max_updates"
+                )
         if not self.data.feature_separator:
             raise BadInputError("data.feature_separator: must not be empty; write features with one, such as V;PST")
         for side in (self.data.input, self.data.output):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from noisychannel.data.batches import Rows, plan_batches
+from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource, open_corpus
 from noisychannel.errors import NoisyChannelError
 from noisychannel.models.registry import ROLES, Role
@@ -69,11 +70,12 @@ class Learner:
             own,
             {"input": len(input_codec), "output": len(output_codec)},
             reads_features=DataSource(config.data).lm_reads_features,
+            copies=_copies(role, input_codec, output_codec) if own.copy else (),
         )
         self.model = description.build().to(world.device)
         # On a GPU the learning rate is a tensor, so that a CUDA graph of the optimiser step reads its current value.
         on_gpu = world.device.type == "cuda"
-        rate = own.learning_rate or config.training.learning_rate
+        self.first_rate = rate = own.learning_rate or config.training.learning_rate
         self.optimiser = torch.optim.Adam(
             self.model.parameters(),
             lr=torch.tensor(rate, device=world.device) if on_gpu else rate,
@@ -104,7 +106,7 @@ class Learner:
 
     @property
     def _out_of_patience(self) -> bool:
-        return self.state.since_best >= self.training.patience
+        return self.training.schedule == "plateau" and self.state.since_best >= self.training.patience
 
     @property
     def updates(self) -> list[list[Rows]]:
@@ -140,6 +142,9 @@ class Learner:
         self.state.step += 1
         self.state.interval_symbols += symbols
         self._symbols_since_news += symbols
+        if self.training.schedule == "linear":
+            self.state.learning_rate = self.first_rate * (1 - self.state.step / self.limits.updates)
+            self._set_rate()
         now = time.monotonic()
         if (elapsed := now - self._last_news) >= SECONDS_BETWEEN_NEWS:
             rate = self._symbols_since_news / elapsed
@@ -199,7 +204,7 @@ class Learner:
             state.best_loss, state.best_step, state.since_best = dev_loss, state.step, 0
         else:
             state.since_best += 1
-            if state.since_best % training.decay_patience == 0:
+            if training.schedule == "plateau" and state.since_best % training.decay_patience == 0:
                 state.learning_rate *= training.decay
                 self._set_rate()
         perplexities = _perplexity(self.last_loss), _perplexity(dev_loss)
@@ -224,7 +229,8 @@ class Learner:
                 f"{self.job.label}: dev perplexity was never finite; lower the learning rate, start over (--overwrite)"
             )
         listed = None
-        at_limit = not self._out_of_patience
+        # A linear schedule is complete at its limit: there is nothing to continue.
+        at_limit = not self._out_of_patience and self.training.schedule == "plateau"
         if self.world.leads:
             listed = self._write_word_list() if self.job.config.model(self.job.role).word_list else None
             if listed is not None and self.metrics:
@@ -267,6 +273,19 @@ class Learner:
             group["lr"].fill_(self.state.learning_rate)
         else:
             group["lr"] = self.state.learning_rate
+
+
+def _copies(role: Role, input_codec: Codec, output_codec: Codec) -> list[int]:
+    """For each symbol that a model reads, the same symbol among those it writes; -1 if there is none.
+
+    The channel writes the features before x, so it can copy them too. An unknown word can be copied as such: the search
+    puts the word itself in its place.
+    """
+    codecs = {"input": input_codec, "output": output_codec}
+    reads, writes = ROLES[role].reads, ROLES[role].writes
+    assert reads is not None
+    with_features = ROLES[role].trained_on == "swapped pairs"
+    return codecs[reads].counterparts(codecs[writes], with_features, unknown=input_codec.config.units == "words")
 
 
 def _ignore(event: Event) -> None:

@@ -36,13 +36,14 @@ from noisychannel.training.world import World
 
 Say = Callable[[str], object]
 
-FREE_TO_CHANGE = {
-    "run_dir", "models", "device", "jobs", "tensorboard", "training.max_updates", "training.max_epochs",
-    "training.patience", "training.checkpoint_every", "training.log_every",
-    *(f"{role}.{limit}" for role in ROLES for limit in ("max_updates", "max_epochs")),
+LIMITS = {f"{section}.{limit}" for section in ("training", *ROLES) for limit in ("max_updates", "max_epochs")}
+FREE_TO_CHANGE = LIMITS | {
+    "run_dir", "models", "device", "jobs", "tensorboard", "training.patience", "training.checkpoint_every",
+    "training.log_every",
     *(f"data.{key}" for key in ("train", "dev", "unpaired", "train_outputs", "dev_outputs", "vocabularies")),
 }  # fmt: skip
-"""Keys that may differ when a run is resumed. Files may have moved: their content is compared instead."""
+"""Keys that may differ when a run is resumed. Files may have moved: their content is compared instead.
+A linear schedule depends on its limit, so there the limits may not differ."""
 
 
 def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: bool = False) -> list[Finished]:
@@ -333,7 +334,8 @@ def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
     known = _flat(asdict(before))
     for key, value in _flat(asdict(config)).items():
         section = key.partition(".")[0]
-        if key in FREE_TO_CHANGE or (section in ROLES and section not in begun):
+        free = FREE_TO_CHANGE if config.training.schedule == "plateau" else FREE_TO_CHANGE - LIMITS
+        if key in free or (section in ROLES and section not in begun):
             continue
         if known[key] != value:
             raise BadInputError(
