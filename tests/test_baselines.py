@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noisychannel.evaluation.baselines import BASELINES, SuffixRules, align, split
+from noisychannel.data.edits import align
+from noisychannel.evaluation.baselines import BASELINES, SuffixRules, split
 from noisychannel.experiments.inflection.data import TaggedPair, read_sigmorphon
 
 WORD = st.text("abc", max_size=7)

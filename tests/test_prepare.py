@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from noisychannel.data.codec import Codec
 from noisychannel.data.corpus import Sequences
-from noisychannel.data.prepare import Counts, DataConfig, DataSource, Prepared, open_corpus, prepare
+from noisychannel.data.encoding import Counts
+from noisychannel.data.prepare import DataConfig, DataSource, Prepared, open_corpus, prepare
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.ids import EOS, UNK
 from noisychannel.models.registry import ROLES, Role

@@ -25,9 +25,13 @@ class DataRecord(Record):
     """What the models of a run were trained on; empty in a run with groups, which each have their own."""
 
     train: Mapping[str, int] = field(default_factory=dict)
-    """How many lines were read, dropped and truncated."""
+    """How many lines were read, dropped and truncated, and how often each is repeated."""
     dev: Mapping[str, int] = field(default_factory=dict)
     unpaired: Mapping[str, int] = field(default_factory=dict)
+    further: Mapping[str, int] = field(default_factory=dict)
+    made_up: Mapping[str, int] = field(default_factory=dict)
+    """How many pairs were made up, and how many were wanted."""
+    copies: Mapping[str, int] = field(default_factory=dict)
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Hashes of the encoded corpora."""
     sources: SourceFiles = field(default_factory=dict)

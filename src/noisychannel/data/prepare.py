@@ -11,22 +11,26 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
 from noisychannel.atomic import cannot_write
+from noisychannel.data.augment import AugmentConfig, Augmented, augment
 from noisychannel.data.codec import Codec
 from noisychannel.data.corpus import Corpus, SequenceName, Sequences, SequenceWriter
+from noisychannel.data.encoding import Counts, RowEncoder
 from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel, read_unpaired
 from noisychannel.errors import BadInputError
-from noisychannel.ids import UNK
 from noisychannel.models.registry import CorpusKind
 from noisychannel.text import TextConfig, make_splitter, normalise
 
-Split = Literal["train", "dev", "unpaired"]
-SPLITS: tuple[Split, ...] = ("train", "dev", "unpaired")
-PAIRED: tuple[Split, ...] = ("train", "dev")
+Split = Literal["train", "dev", "unpaired", "further", "made_up", "copies"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+ALWAYS_COUNTED: tuple[Split, ...] = ("train", "dev", "unpaired")
+LEARNT: tuple[Split, ...] = ("train", "further", "made_up", "copies")
+"""What direct model and channel are trained on."""
+CORPORA: tuple[Literal["train", "dev"], ...] = ("train", "dev")
 SEQUENCES: tuple[SequenceName, ...] = get_args(SequenceName)
 
 
@@ -40,15 +44,20 @@ class DataConfig:
         columns: What the columns are: a list of input, output, features, group, - and -NAME, or a preset.
         train_outputs: For two parallel files: the output side of train (train is then the input side).
         dev_outputs: For two parallel files: the output side of dev.
+        further: More training pairs, made by a model, in columns like those of train. Only direct model and channel
+            learn from them.
         unpaired: More outputs without inputs, for the language model.
         unpaired_columns: What the columns of unpaired are. A plain list has one, output. With a features column, the
             language model reads the features too.
+        lm_data: What the language model and the word list are trained on: the outputs of train and the unpaired ones,
+            or the unpaired ones alone.
         feature_separator: The text between two features.
         input: How the input text becomes symbols.
         output: How the output text becomes symbols.
         too_long: What to do with an item of train, dev or unpaired that is longer than max_length.
         vocabularies: A run whose vocabularies to use, so that models of both runs can be mixed. If not set, they are
             built from the data.
+        augment: Further training pairs of the direct model and the channel.
     """
 
     train: list[str] = field(default_factory=list)
@@ -56,38 +65,16 @@ class DataConfig:
     columns: str = "pairs"
     train_outputs: list[str] = field(default_factory=list)
     dev_outputs: list[str] = field(default_factory=list)
+    further: list[str] = field(default_factory=list)
     unpaired: list[str] = field(default_factory=list)
     unpaired_columns: str = "output"
+    lm_data: Literal["all", "unpaired"] = "all"
     feature_separator: str = ";"
     input: TextConfig = field(default_factory=TextConfig)
     output: TextConfig = field(default_factory=TextConfig)
     too_long: Literal["drop", "truncate"] = "drop"
     vocabularies: str | None = None
-
-
-@dataclass
-class Counts:
-    """How many lines of one split were read, dropped and truncated."""
-
-    lines: int = 0
-    dropped: int = 0
-    truncated: int = 0
-    unknown: Counter[str] = field(default_factory=Counter)
-    foreign: int = 0
-    """Skipped: unpaired lines of groups that are not in train."""
-
-    def summary(self) -> str:
-        parts = [f"{self.lines - self.dropped:,} lines"]
-        if self.dropped:
-            parts.append(f"{self.dropped:,} dropped as too long")
-        if self.truncated:
-            parts.append(f"{self.truncated:,} truncated")
-        if self.foreign:
-            parts.append(f"{self.foreign:,} of groups without pairs skipped")
-        if self.unknown:
-            shown = ", ".join(f"{symbol!r} ×{n}" for symbol, n in self.unknown.most_common(5))
-            parts.append(f"{self.unknown.total():,} unknown symbols ({shown}{', …' if len(self.unknown) > 5 else ''})")
-        return ", ".join(parts)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
 
 
 @dataclass
@@ -99,6 +86,11 @@ class Prepared:
     directory: Path
     counts: dict[Split, Counts]
 
+    def summary(self) -> str:
+        """The counts in one line."""
+        shown = [s for s, counts in self.counts.items() if s in ALWAYS_COUNTED or counts.lines or counts.wanted]
+        return "; ".join(f"{split.replace('_', '-')} {self.counts[split].summary()}" for split in shown)
+
 
 def open_corpus(directory: Path, kind: CorpusKind, split: Literal["train", "dev"]) -> Corpus:
     """The prepared corpus of one kind (``models.registry`` says which kind each role is trained on)."""
@@ -106,7 +98,7 @@ def open_corpus(directory: Path, kind: CorpusKind, split: Literal["train", "dev"
 
 
 class DataSource:
-    """The rows of a configuration; each call reads the files again."""
+    """The rows of a configuration; each call reads the files again. Pairs that are made stay in memory."""
 
     def __init__(self, config: DataConfig) -> None:
         self.config = config
@@ -129,6 +121,9 @@ class DataSource:
         for key in ("train", "dev"):
             if not getattr(config, key):
                 raise BadInputError(f"data.{key}: no file given; set it in the configuration")
+        if config.lm_data == "unpaired" and not config.unpaired:
+            raise BadInputError("data.lm_data: is unpaired, but data.unpaired names no file; name one or set it to all")
+        config.augment.check(config.input, config.output, config.unpaired)
 
     @property
     def grouped(self) -> bool:
@@ -141,15 +136,20 @@ class DataSource:
         return "features" in self.columns.roles and unpaired
 
     def rows(self, split: Split) -> Iterator[Row]:
-        """The rows of a split, in file order. An empty split is an error."""
+        """The rows of a split, in file order. An empty file is an error."""
         config = self.config
         match split:
+            case "made_up" | "copies":
+                yield from getattr(self._augmented, split)
+                return
             case "unpaired":
                 rows = read_unpaired(config.unpaired, self.unpaired_columns, config.feature_separator)
             case "train" if config.train_outputs:
                 rows = read_parallel(config.train, config.train_outputs)
             case "dev" if config.dev_outputs:
                 rows = read_parallel(config.dev, config.dev_outputs)
+            case "further":
+                rows = read_pairs(config.further, self.columns, config.feature_separator)
             case "train":
                 rows = read_pairs(config.train, self.columns, config.feature_separator)
             case "dev":
@@ -165,6 +165,13 @@ class DataSource:
                 f"{', '.join(getattr(config, split))}: empty, so there is nothing to train on (data.{split})"
             )
 
+    @cached_property
+    def _augmented(self) -> Augmented:
+        config = self.config
+        if not config.augment.makes_pairs:
+            return Augmented([], [])
+        return augment(config.augment, self.rows("train"), self.rows("unpaired"), config.input, config.output)
+
 
 def prepare(
     config: DataConfig, directory_of: Callable[[str], Path], codecs: dict[str, tuple[Codec, Codec]] | None = None
@@ -175,35 +182,44 @@ def prepare(
     """
     source = DataSource(config)
     prepared = {
-        group: Prepared(*pair, directory_of(group), {split: Counts() for split in SPLITS})
+        group: Prepared(*pair, directory_of(group), _no_counts(config))
         for group, pair in (codecs or _build_codecs(source)).items()
     }
     _encode(source, prepared)
     return prepared
 
 
+def _no_counts(config: DataConfig) -> dict[Split, Counts]:
+    counts = {split: Counts() for split in SPLITS}
+    counts["train"].repeat = config.augment.repeat
+    counts["made_up"].wanted = config.augment.made_up
+    counts["copies"].wanted = config.augment.copies
+    return counts
+
+
 def _build_codecs(source: DataSource) -> dict[str, tuple[Codec, Codec]]:
     """The first pass: the vocabularies of every group. That of the output includes unpaired outputs."""
     config = source.config
-    input_texts = (normalise(row.input, config.input) for row in source.rows("train"))
+    input_texts = (normalise(row.input, config.input) for split in LEARNT for row in source.rows(split))
     input_splitter = make_splitter(config.input, input_texts, "data.input")
-    output_texts = (
-        normalise(row.output, config.output) for row in chain(source.rows("train"), source.rows("unpaired"))
-    )
+    written: tuple[Split, ...] = (*LEARNT, "unpaired")
+    output_texts = (normalise(row.output, config.output) for split in written for row in source.rows(split))
     output_splitter = make_splitter(config.output, output_texts, "data.output")
 
     input_counts: dict[str, Counter[str]] = defaultdict(Counter)
     output_counts: dict[str, Counter[str]] = defaultdict(Counter)
     input_features: dict[str, set[str]] = defaultdict(set)
     output_features: dict[str, set[str]] = defaultdict(set)
-    for row in source.rows("train"):
-        input_counts[row.group].update(input_splitter.split(normalise(row.input, config.input)))
-        input_features[row.group].update(row.features)
-        output_features[row.group].update(row.features)
-    for row in chain(source.rows("train"), source.rows("unpaired")):
-        if row.group in input_counts:
+    for split in written:
+        for row in source.rows(split):
+            if split != "train" and row.group not in input_counts:
+                continue
             output_counts[row.group].update(output_splitter.split(normalise(row.output, config.output)))
-            output_features[row.group].update(row.features if source.lm_reads_features else ())
+            if split != "unpaired":
+                input_counts[row.group].update(input_splitter.split(normalise(row.input, config.input)))
+                input_features[row.group].update(row.features)
+            if split != "unpaired" or source.lm_reads_features:
+                output_features[row.group].update(row.features)
     return {
         group: (
             Codec.build(config.input, input_splitter, input_counts[group], input_features[group]),
@@ -215,39 +231,42 @@ def _build_codecs(source: DataSource) -> dict[str, tuple[Codec, Codec]]:
 
 def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
     """The second pass: every row as ids, into its group's files."""
+    config = source.config
     writers: dict[tuple[str, str], SequenceWriter] = {}
     for group, target in prepared.items():
         try:
             target.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise cannot_write(target.directory, error) from error
-        for split in PAIRED:
+        for corpus in CORPORA:
             for name in SEQUENCES:
-                writers[group, f"{split}.{name}"] = SequenceWriter(target.directory / f"{split}.{name}")
+                writers[group, f"{corpus}.{name}"] = SequenceWriter(target.directory / f"{corpus}.{name}")
+    encoders = {
+        group: RowEncoder(target.input_codec, target.output_codec, config.too_long, source.lm_reads_features)
+        for group, target in prepared.items()
+    }
 
     for split in SPLITS:
+        corpus = "dev" if split == "dev" else "train"
+        times = {name: _times(split, name, config) for name in SEQUENCES}
         for row in source.rows(split):
             if row.group not in prepared:
                 if split == "unpaired":
                     for target in prepared.values():
                         target.counts[split].foreign += 1
                     continue
-                known = source.config.vocabularies if split == "train" else "data.train"
+                known = config.vocabularies if split == "train" else "data.train"
                 raise BadInputError(f"{row.where}: the group {row.group!r} does not occur in {known}")
-            counts = prepared[row.group].counts[split]
-            counts.lines += 1
-            encoded = _encode_row(row, prepared[row.group], source, counts)
-            if encoded is None:
-                counts.dropped += 1
-                continue
-            names: tuple[SequenceName, ...] = ("all_outputs",) if split == "unpaired" else SEQUENCES
-            for name in names:
-                writers[row.group, f"{'dev' if split == 'dev' else 'train'}.{name}"].append(encoded[name])
+            encoded = encoders[row.group].encode(row, prepared[row.group].counts[split])
+            for name, ids in encoded.items() if encoded is not None else ():
+                for _ in range(times[name]):
+                    writers[row.group, f"{corpus}.{name}"].append(ids)
 
     for writer in writers.values():
         writer.close()
+    needed: tuple[Split, ...] = (*CORPORA, *(("unpaired",) if config.lm_data == "unpaired" else ()))
     for group, target in prepared.items():
-        for split in PAIRED:
+        for split in needed:
             kept = target.counts[split].lines - target.counts[split].dropped
             if kept == 0:
                 of_group = f" of the group {group!r}" if group else ""
@@ -256,33 +275,10 @@ def _encode(source: DataSource, prepared: dict[str, Prepared]) -> None:
                 )
 
 
-def _encode_row(
-    row: Row, prepared: Prepared, source: DataSource, counts: Counts
-) -> dict[SequenceName, list[int]] | None:
-    """The ids of a row by sequence name; None if the row is dropped."""
-    sides: dict[str, list[str]] = {}
-    truncated = False
-    for side, codec in (("input", prepared.input_codec), ("output", prepared.output_codec)):
-        symbols = codec.split(getattr(row, side))
-        limit = codec.config.max_length
-        if limit is not None and len(symbols) > limit:
-            if source.config.too_long == "drop":
-                return None
-            truncated = True
-            symbols = symbols[:limit]
-        sides[side] = symbols
-    counts.truncated += truncated
-    inputs, outputs = prepared.input_codec.ids(sides["input"]), prepared.output_codec.ids(sides["output"])
-    input_tags = prepared.input_codec.ids((), row.features)[:-1]
-    output_tags = prepared.output_codec.ids((), row.features)[:-1]
-    # Only the language model can read the features of an unpaired output.
-    seen_tags = input_tags if row.input else output_tags if source.lm_reads_features else []
-    for names, ids in ((sides["input"], inputs), (sides["output"], outputs), (row.features, seen_tags)):
-        if UNK in ids:
-            counts.unknown.update(name for name, i in zip(names, ids, strict=False) if i == UNK)
-    return {
-        "outputs": outputs,
-        "all_outputs": output_tags + outputs if source.lm_reads_features else outputs,
-        "tagged_inputs": input_tags + inputs,
-        "tagged_outputs": output_tags + outputs,
-    }
+def _times(split: Split, name: SequenceName, config: DataConfig) -> int:
+    """How often a row of a split is written to a sequence of its corpus."""
+    if name == "all_outputs":
+        return int(split in ("dev", "unpaired") or (split == "train" and config.lm_data == "all"))
+    if split == "unpaired":
+        return 0
+    return config.augment.repeat if split == "train" else 1

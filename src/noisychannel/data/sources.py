@@ -20,7 +20,7 @@ from noisychannel.data.rows import HUB
 from noisychannel.errors import BadInputError
 from noisychannel.schemas import Record
 
-SOURCE_KEYS = ("train", "train_outputs", "dev", "dev_outputs", "unpaired")
+SOURCE_KEYS = ("train", "train_outputs", "dev", "dev_outputs", "further", "unpaired")
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,14 @@ class Sources:
             for key, files in self.files.items()
             if files
         }
+
+
+def keys_of(corpus: str, config: DataConfig) -> list[str]:
+    """The keys whose files a corpus (train, dev or unpaired) is made from. Pairs are made from unpaired outputs too."""
+    keys = [corpus, f"{corpus}_outputs"]
+    if corpus == "train":
+        keys += ["further", *(["unpaired"] if config.augment.makes_pairs else [])]
+    return [key for key in keys if key in SOURCE_KEYS]
 
 
 class Differences(NamedTuple):

@@ -18,7 +18,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeAlias
 
-GAP = ""
+from noisychannel.data.edits import align
+
 Pairs: TypeAlias = Iterable[tuple[str, str, Hashable]]
 """Inputs, outputs and tags."""
 Answer: TypeAlias = Callable[[str, Hashable], str]
@@ -96,36 +97,6 @@ def split(lemma: str, form: str) -> tuple[tuple[str, list[str], str], tuple[str,
         letters = [pair[side] for pair in pairs]
         sides.append(("".join(letters[:start]), letters[start:end], "".join(letters[end:])))
     return sides[0], sides[1]
-
-
-def align(lemma: str, form: str) -> list[tuple[str, str]]:
-    """Letters of both in pairs, with gaps: as few changes as can be, a replaced letter counting a bit more than a gap.
-
-    Of equally good alignments the one that pairs letters as far to the left as it can.
-    """
-
-    def replaced(i: int, j: int) -> float:
-        return 0.0 if lemma[i] == form[j] else 1.1
-
-    # Of the rest of both, from the last letters to the first.
-    cost = [[float(len(lemma) - i + len(form) - j) for j in range(len(form) + 1)] for i in range(len(lemma) + 1)]
-    for i in reversed(range(len(lemma))):
-        for j in reversed(range(len(form))):
-            cost[i][j] = min(replaced(i, j) + cost[i + 1][j + 1], 1 + cost[i + 1][j], 1 + cost[i][j + 1])
-    pairs, i, j = [], 0, 0
-    while i < len(lemma) or j < len(form):
-        rest = cost[i][j]
-        both = i < len(lemma) and j < len(form)
-        if both and rest == replaced(i, j) + cost[i + 1][j + 1]:
-            pairs.append((lemma[i], form[j]))
-            i, j = i + 1, j + 1
-        elif i < len(lemma) and rest == 1 + cost[i + 1][j]:
-            pairs.append((lemma[i], GAP))
-            i += 1
-        else:
-            pairs.append((GAP, form[j]))
-            j += 1
-    return pairs
 
 
 def _most_frequent(changes: Counter[str]) -> str:

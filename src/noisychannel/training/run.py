@@ -14,7 +14,7 @@ from noisychannel.arguments import dump_config
 from noisychannel.atomic import cannot_write
 from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource, Prepared, open_corpus, prepare
-from noisychannel.data.sources import SOURCE_KEYS, SourceFiles, Sources, compare
+from noisychannel.data.sources import SOURCE_KEYS, SourceFiles, Sources, compare, keys_of
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.registry import ROLES, Role
@@ -40,7 +40,7 @@ LIMITS = {f"{section}.{limit}" for section in ("training", *ROLES) for limit in 
 FREE_TO_CHANGE = LIMITS | {
     "run_dir", "models", "device", "jobs", "tensorboard", "training.patience", "training.checkpoint_every",
     "training.log_every",
-    *(f"data.{key}" for key in ("train", "dev", "unpaired", "train_outputs", "dev_outputs", "vocabularies")),
+    *(f"data.{key}" for key in (*SOURCE_KEYS, "vocabularies")),
 }  # fmt: skip
 """Keys that may differ when a run is resumed. Files may have moved: their content is compared instead.
 A linear schedule depends on its limit, so there the limits may not differ."""
@@ -170,7 +170,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
     if not resumed:
         clear_run(run, list(prepared))
     for group, data in prepared.items():
-        say(f"{group or 'data'}: " + "; ".join(f"{split} {counts.summary()}" for split, counts in data.counts.items()))
+        say(f"{group or 'data'}: {data.summary()}")
         if not resumed:
             _settle(run.group(group), data)
             run.group(group).write_codecs(data.input_codec, data.output_codec)
@@ -289,9 +289,9 @@ def _check_data(run: RunDirectory, data: Prepared, config: RunConfig) -> None:
     before, sources = run.header().data.fingerprints, run.header().data.sources
     for name, fingerprint in _fingerprints(data).items():
         if before.get(name) != fingerprint:
-            keys = [key for key in SOURCE_KEYS if key.removesuffix("_outputs") == name]
-            changed = compare(config.data, sources, keys).changed if sources else {}
-            raise _changed(run, name, *changed.values())
+            changed = compare(config.data, sources, keys_of(name, config.data)).changed if sources else {}
+            key = next(iter(changed), name).removesuffix("_outputs")
+            raise _changed(run, key, *(file for k, file in changed.items() if k.removesuffix("_outputs") == key))
 
 
 def _changed(run: RunDirectory, key: str, *files: str) -> BadInputError:
