@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from statistics import fmean
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from noisychannel.data.rows import Row
 from noisychannel.evaluation.baselines import align
 
+T = TypeVar("T")
 FitUnits: TypeAlias = Literal["characters", "words"]
 
 LOOKED_AT = 2_000
@@ -122,6 +123,6 @@ def _coded(side: Iterable[str], numbers: dict[str, str]) -> str:
     return "".join(numbers.setdefault(symbol, chr(0xF0000 + len(numbers))) for symbol in side)
 
 
-def _sample[T](items: Sequence[T], most: int) -> Sequence[T]:
+def _sample(items: Sequence[T], most: int) -> Sequence[T]:
     """Not more than so many, always the same ones."""
     return items if len(items) <= most else Random(1).sample(items, most)

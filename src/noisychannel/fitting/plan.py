@@ -233,12 +233,12 @@ def _made_up(facts: Facts, given: int) -> int:
     if not given:
         return MADE_UP
     left = (MADE_UP_GONE - facts.pairs) / (MADE_UP_GONE - MADE_UP_UNTIL)
-    return round(MADE_UP * min(1.0, max(0.0, left)), -2)
+    return 100 * round(MADE_UP * min(1.0, max(0.0, left)) / 100)
 
 
 def _updates(pairs: int) -> int:
     by_size = UPDATES * (1 + math.log10(max(pairs, 100) / 100))
-    return round(min(MOST_UPDATES, max(by_size, EPOCHS * pairs / BATCH)), -2)
+    return 100 * round(min(MOST_UPDATES, max(by_size, EPOCHS * pairs / BATCH)) / 100)
 
 
 def _running_text(facts: Facts) -> bool:
