@@ -264,7 +264,9 @@ def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
         found.append(f"{plan.made_up:,} made-up pairs with new stems: few pairs do not teach what stays the same")
     else:
         copied = _copying(facts)
-        found.append(f"no made-up pairs: {'with so many pairs, words do better' if copied else percent + _sides(facts)}")
+        found.append(
+            f"no made-up pairs: {'with so many pairs, words do better' if copied else percent + _sides(facts)}"
+        )
     if plan.words_given_inputs:
         why = "as given" if "--inputs" in given else "they show the models real outputs"
         found.append(f"{plan.words_given_inputs:,} words are given inputs by a reverse model: {why}")

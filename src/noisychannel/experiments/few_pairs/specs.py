@@ -1,9 +1,9 @@
 """The runs of an experiment with few pairs, by name: a model of one role for each part, with some of the ingredients.
 
-    direct.rule-1           the direct model that ``fit`` would train, seed 1
-    channel.copy.p100-2     a channel with copying alone, 100 pairs, seed 2
-    lm.rule.w1000.strict-1  a language model of 1,000 words of the strict setting
-    reverse.rule-1          a direct model that reads outputs and writes inputs, for self-training
+direct.rule-1           the direct model that ``fit`` would train, seed 1
+channel.copy.p100-2     a channel with copying alone, 100 pairs, seed 2
+lm.rule.w1000.strict-1  a language model of 1,000 words of the strict setting
+reverse.rule-1          a direct model that reads outputs and writes inputs, for self-training
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class RunSpec(NamedTuple):
         found = NAME.fullmatch(name)
         if found is None:
             raise ValueError(f"no run is called {name!r}")
-        amounts = [None if found[key] is None else int(found[key]) for key in ("pairs", "words")]
-        return RunSpec(found["role"], found["kind"], *amounts, found["setting"] or "", int(found["seed"]))
+        pairs, words = (None if found[key] is None else int(found[key]) for key in ("pairs", "words"))
+        return RunSpec(found["role"], found["kind"], pairs, words, found["setting"] or "", int(found["seed"]))
 
     @staticmethod
     def of(role: str, models: str, setting: str, seed: int) -> RunSpec:

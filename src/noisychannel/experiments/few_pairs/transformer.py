@@ -13,7 +13,7 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -21,19 +21,12 @@ from torch import Tensor, nn
 
 from noisychannel.arguments import Bounds, Count, Positive, Seed, check_bounds
 from noisychannel.devices import choose_device
+from noisychannel.experiments.few_pairs.tasks import Pair
 from noisychannel.ids import BOS, EOS, PAD, UNK
 
 FIRST = max(PAD, BOS, EOS, UNK) + 1
 LONGEST = 256
 """Positions that the model knows."""
-
-
-class Example(NamedTuple):
-    """An input with its tags, and its output."""
-
-    input: str
-    output: str
-    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +54,7 @@ class TransformerSettings:
 class Symbols:
     """The ids of symbols; those of tags are apart from those of letters."""
 
-    def __init__(self, examples: Iterable[Example]) -> None:
+    def __init__(self, examples: Iterable[Pair]) -> None:
         seen: dict[tuple[str, bool], None] = {}
         for example in examples:
             seen |= dict.fromkeys((tag, True) for tag in example.tags)
@@ -72,7 +65,7 @@ class Symbols:
     def __len__(self) -> int:
         return FIRST + len(self._ids)
 
-    def source(self, example: Example) -> tuple[list[int], int]:
+    def source(self, example: Pair) -> tuple[list[int], int]:
         """The ids of an input, tags first, and the number of its tags."""
         tags = [self._ids.get((tag, True), UNK) for tag in example.tags]
         return [*tags, *self.letters(example.input)], len(tags)
@@ -137,7 +130,7 @@ class Transformer(nn.Module):
 
 
 def train_transformer(
-    train: Sequence[Example], dev: Sequence[Example], settings: TransformerSettings, device: str = "auto"
+    train: Sequence[Pair], dev: Sequence[Pair], settings: TransformerSettings, device: str = "auto"
 ) -> TrainedTransformer:
     """The model with the best dev accuracy. Of equal ones the first."""
     where = choose_device(device)
@@ -148,7 +141,7 @@ def train_transformer(
     trained = TrainedTransformer(model, symbols, where)
     optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step + 1, settings.warmup))
-    waiting: list[Example] = []
+    waiting: list[Pair] = []
     best: dict[str, Tensor] = {}
     for step in range(1, settings.updates + 1):
         model.train()
@@ -183,13 +176,13 @@ class TrainedTransformer:
         self.model, self.symbols, self.device = model, symbols, device
         self.dev_accuracy, self.best_step = 0.0, 0
 
-    def sources(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+    def sources(self, examples: Sequence[Pair]) -> tuple[Tensor, Tensor]:
         """The inputs [B,I], and how many tags each has [B]."""
         encoded = [self.symbols.source(example) for example in examples]
         return _padded([ids for ids, _ in encoded], self.device), torch.tensor([n for _, n in encoded]).to(self.device)
 
     @torch.no_grad()
-    def decode(self, examples: Sequence[Example], batch_size: int = 512, longer: int = 20) -> list[str]:
+    def decode(self, examples: Sequence[Pair], batch_size: int = 512, longer: int = 20) -> list[str]:
         """The greedy output of each input; at most ``longer`` symbols longer than its batch's longest input."""
         self.model.eval()
         texts: list[str] = []
@@ -208,7 +201,7 @@ class TrainedTransformer:
             texts += [self.symbols.text(ids) for ids in outputs_BJ[:, 1:].tolist()]
         return texts
 
-    def accuracy(self, examples: Sequence[Example]) -> float:
+    def accuracy(self, examples: Sequence[Pair]) -> float:
         """In per cent."""
         texts = self.decode(examples)
         return 100 * sum(text == x.output for text, x in zip(texts, examples, strict=True)) / len(examples)
