@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from noisychannel import SSNT, NoisyChannelDecoder, Weights
 from noisychannel.data.codec import Codec
+from noisychannel.errors import NoisyChannelError
 from noisychannel.ids import BOS, EOS, PAD, UNK
 from noisychannel.models.masks import Masks
 from noisychannel.models.registry import ModelDescription
 from noisychannel.models.stacked import stack
+from noisychannel.runs import RunDirectory
 from noisychannel.text import TextConfig, make_splitter
 from noisychannel.training.config import ModelConfig, RunConfig
+from noisychannel.training.run import train_run
+from toys import copy, toy_config
 
 COPIES = [-1, -1, EOS, -1, 6, 5, 4, -1]
 """Of eight input symbols and seven output symbols."""
@@ -125,3 +132,20 @@ def test_counterparts_are_the_same_symbols_of_another_vocabulary() -> None:
 def test_only_direct_model_and_channel_copy() -> None:
     with pytest.raises(Exception, match=r"lm\.copy: is for the direct model and the channel"):
         RunConfig(lm=ModelConfig(copy=True)).check()
+
+
+def test_a_run_with_copying_is_loaded_again_and_damaged_copies_are_refused(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, copy, rows=20, models=("direct", "channel"), max_epochs=1)
+    config.direct, config.channel = replace(config.direct, copy=True), replace(config.channel, copy=True)
+    train_run(config, listen=lambda event: None, say=lambda line: None)
+    run = RunDirectory(Path(config.run_dir))
+    loaded = run.load_model("direct", torch.device("cpu"))
+    assert isinstance(loaded, SSNT)
+    assert loaded.copying is not None
+    assert loaded.copying.target.ids.max() > EOS
+    file = run.model_dir("channel") / "config.json"
+    record = json.loads(file.read_text())
+    record["arguments"]["copies"][-1] = 99
+    file.write_text(json.dumps(record))
+    with pytest.raises(NoisyChannelError, match=r"copies: does not fit the vocabularies"):
+        run.load_model("channel", torch.device("cpu"))

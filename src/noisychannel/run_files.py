@@ -25,7 +25,9 @@ from pathlib import Path
 from noisychannel.models.registry import ROLES
 
 OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard")
-HIDDEN_FILES = (".data", ".lock", ".old")
+WORK = ".fit"
+"""Where ``fit`` works, inside the run that it makes."""
+HIDDEN_FILES = (".data", ".lock", ".old", WORK)
 """During training only."""
 VOCABULARIES = tuple(f"{side}.{kind}" for side in ("input", "output") for kind in ("vocabulary.json", "sentencepiece"))
 LONGEST_NAME = 200

@@ -96,6 +96,11 @@ class ModelRecord(Record):
         for name, size in expected.items():
             if self.arguments[name] != size:
                 raise damaged(file, f"{name}: is {self.arguments[name]}, but the vocabulary has {size}", again)
+        copies = self.arguments.get("copies")
+        if copies is not None and entry.reads is not None:
+            read, written = sizes[entry.reads], sizes[entry.writes]
+            if len(copies) != read or not all(-1 <= copy < written for copy in copies):
+                raise damaged(file, "copies: does not fit the vocabularies", again)
         return ModelDescription(self.class_, self.arguments)
 
 
@@ -127,7 +132,7 @@ class _Arguments(ClosedRecord):
         for name, value in vars(self).items():
             if type(value) is int and value < 1:
                 raise ValueError(f"{name}: must be at least 1, but is {value}")
-            if isinstance(value, float) and not 0 <= value < 1:
+            if name == "dropout" and not 0 <= value < 1:
                 raise ValueError(f"{name}: must be at least 0 and less than 1, but is {value}")
 
 

@@ -37,6 +37,7 @@ SEARCH = (
 
 COMMANDS = {
     "demo": Command("train, tune and evaluate on German nouns, in a few minutes", RESUMES),
+    "fit": Command("from pairs and a list of words to a tuned run in one command", RESUMES, ("--jobs",)),
     "train": Command(
         "train the direct, channel and language model (or some of them) into a run directory",
         "repeating the command resumes the training",

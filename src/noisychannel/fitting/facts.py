@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 from typing import Literal, TypeAlias, TypeVar
 
+from noisychannel.data.edits import align
 from noisychannel.data.rows import Row
-from noisychannel.evaluation.baselines import align
 
 T = TypeVar("T")
 FitUnits: TypeAlias = Literal["characters", "words"]
@@ -112,15 +112,9 @@ def share_copied(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float:
     """The mean share of output symbols that an alignment matches with equal input symbols."""
     shares = []
     for one, other in _sample([side for side in sides if side[1]], ALIGNED):
-        numbers: dict[str, str] = {}
-        x, y = (_coded(side[:LONGEST_ALIGNED], numbers) for side in (one, other))
+        x, y = one[:LONGEST_ALIGNED], other[:LONGEST_ALIGNED]
         shares.append(sum(a == b for a, b in align(x, y)) / len(y))
     return fmean(shares) if shares else 0.0
-
-
-def _coded(side: Iterable[str], numbers: dict[str, str]) -> str:
-    """A text with one character for each symbol, as ``align`` takes it."""
-    return "".join(numbers.setdefault(symbol, chr(0xF0000 + len(numbers))) for symbol in side)
 
 
 def _sample(items: Sequence[T], most: int) -> Sequence[T]:

@@ -78,8 +78,9 @@ class CopyTarget(nn.Module):
 
     def __init__(self, targets: Sequence[int]) -> None:
         super().__init__()
-        # Not among the weights: it follows from the vocabularies.
-        self.register_buffer("ids", torch.tensor(targets, dtype=torch.long), persistent=False)
+        # Not among the weights, because it follows from the vocabularies; so it is real even in a model that is built
+        # without memory for its weights.
+        self.register_buffer("ids", torch.tensor(targets, dtype=torch.long, device="cpu"), persistent=False)
 
     def forward(self, symbols: Tensor) -> Tensor:
         return self.ids[symbols]

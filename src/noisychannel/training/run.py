@@ -18,7 +18,7 @@ from noisychannel.data.sources import SOURCE_KEYS, SourceFiles, Sources, compare
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.registry import ROLES, Role
-from noisychannel.run_files import directory_name
+from noisychannel.run_files import WORK, directory_name
 from noisychannel.run_records import DataRecord
 from noisychannel.runs import RunDirectory
 from noisychannel.tensors import load_shapes
@@ -80,7 +80,8 @@ def train_runs(
         for config in configs:
             run = RunDirectory(Path(config.run_dir))
             lock = stack.enter_context(locked_run(run))
-            jobs += _prepare_run(run, config, say, overwrite, lock.begun)
+            own = _prepare_run(run, config, say, overwrite, lock.begun)
+            jobs += [_named(job, run) for job in own] if len(configs) > 1 else own
             locks.append(lock.descriptor)
         if not jobs:
             return []
@@ -90,6 +91,11 @@ def train_runs(
         for config in configs:
             _close(RunDirectory(Path(config.run_dir)), jobs, say)
         return finished
+
+
+def _named(job: Job, run: RunDirectory) -> Job:
+    """A job of one of several runs: its events say of which."""
+    return replace(job, label=f"{run.path.name} {job.label}")
 
 
 def prepare_run(config: RunConfig, say: Say = print) -> None:
@@ -127,7 +133,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         raise BadInputError(
             f"{run.header_file}: missing, but {run.path} holds trained models; restore it from a copy, or {way}"
         )
-    if not ours and not begun and any(p.name != ".lock" for p in run.path.iterdir()):
+    if not ours and not begun and any(p.name not in (".lock", WORK) for p in run.path.iterdir()):
         raise BadInputError(f"{run.path}: not empty, and not a run directory; choose another run_dir, or remove it")
     remove_unfinished_files(run)
     resumed = ours and not overwrite

@@ -1,0 +1,106 @@
+"""The honest estimate: what each system makes of pairs that it has not seen, with intervals, and what would help."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisychannel.data.rows import Row
+from noisychannel.evaluation.baselines import BASELINES
+from noisychannel.evaluation.metrics import Metric
+from noisychannel.evaluation.significance import confidence_interval
+from noisychannel.fitting.facts import Facts
+from noisychannel.fitting.folds import Part
+from noisychannel.fitting.plan import Plan
+from noisychannel.schemas import Record
+
+SAMPLES = 1_000
+FEW_PER_TAG_SET = 5
+"""With fewer pairs for each tag set, more pairs of rare tag sets help first."""
+CLEARLY = 10.0
+"""Points between listed and other answers that make more words worth naming."""
+
+
+@dataclass(frozen=True)
+class Estimate(Record):
+    """The score of one system on pairs that were held out, with its 95 % bootstrap interval over inputs."""
+
+    system: str
+    score: float
+    low: float
+    high: float
+    baseline: bool = False
+
+
+def estimate(system: str, texts: Sequence[str], rows: Sequence[Row], metric: Metric, baseline: bool) -> Estimate:
+    """Score the outputs of held-out pairs."""
+    statistics = np.stack([metric.statistics(text, [row.output]) for text, row in zip(texts, rows, strict=True)])
+    low, high = confidence_interval(metric, statistics, SAMPLES, groups=[row.input for row in rows])
+    score = float(metric.score(np.asarray(statistics.sum(0)), len(statistics)))
+    return Estimate(system, round(score, 2), round(low, 2), round(high, 2), baseline)
+
+
+def baseline_texts(name: str, parts: Sequence[Part]) -> list[str]:
+    """The outputs of a baseline for the held-out pairs of all parts, made from the training pairs of each part."""
+    texts = []
+    for part in parts:
+        answer = BASELINES[name]((row.input, row.output, row.features) for row in part.train)
+        texts += [answer(row.input, row.features) for row in part.held_out]
+    return texts
+
+
+def baselines_of(plan: Plan) -> list[str]:
+    """The baselines that make sense for these sides."""
+    characters = plan.input_units == plan.output_units == "characters"
+    return ["identity", "memorised", *(["rules"] if characters else [])]
+
+
+def what_helps(facts: Facts, parts: Sequence[Part], right: Sequence[bool], words: Sequence[Row]) -> list[str]:
+    """What would help most, most important first: read off the facts and the held-out pairs.
+
+    ``right``: for each held-out pair, whether the answer of the default system is right.
+    """
+    held_out = [(row, part) for part in parts for row in part.held_out]
+    found = []
+    if facts.tags and facts.words and not facts.tagged_words:
+        found.append("tags for the words: tagged words can be given inputs by a reverse model, and train all models")
+    if not facts.words:
+        found.append("a list of words: outputs without inputs train the language model, and can be given inputs")
+    if not facts.tags:
+        outputs: dict[str, set[str]] = defaultdict(set)
+        for part in parts:
+            for row in (*part.train, *part.held_out):
+                outputs[row.input].add(row.output)
+        several = sum(len(texts) > 1 for texts in outputs.values())
+        if several >= 0.05 * len(outputs):
+            found.append(
+                f"tags: {several:,} of {len(outputs):,} inputs have several outputs, and nothing tells them apart"
+            )
+    if facts.tags:
+        seen = {part.name: Counter(row.features for row in part.train) for part in parts}
+        unseen = [ok for (row, part), ok in zip(held_out, right, strict=True) if not seen[part.name][row.features]]
+        per_set = facts.pairs / max(facts.tag_sets, 1)
+        if per_set < FEW_PER_TAG_SET:
+            line = f"more pairs of rare tag sets: there are {per_set:.1f} pairs for each of {facts.tag_sets:,} tag sets"
+            if unseen:
+                line += f"; {_percent(unseen)} of {len(unseen):,} held-out pairs of unseen tag sets are right"
+            found.append(line)
+    if facts.words:
+        known = {row.output for row in words}
+        listed = [ok for (row, _), ok in zip(held_out, right, strict=True) if row.output in known]
+        others = [ok for (row, _), ok in zip(held_out, right, strict=True) if row.output not in known]
+        if listed and others and 100 * (np.mean(listed) - np.mean(others)) >= CLEARLY:
+            found.append(
+                f"more words: {_percent(listed)} of the held-out answers that are among the words are right, "
+                f"{_percent(others)} of the others ({len(others):,} of {len(held_out):,})"
+            )
+    wrong = len(right) - sum(right)
+    found.append(f"more pairs: {wrong:,} of {len(right):,} held-out answers are wrong")
+    return found
+
+
+def _percent(values: Sequence[bool]) -> str:
+    return f"{100 * float(np.mean(values)):.0f} %"

@@ -1,0 +1,172 @@
+"""What a user can say to ``fit``, and what is read from the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from noisychannel.arguments import Bounds, Count, CountOrZero, Positive, Seed, check_bounds
+from noisychannel.atomic import write_text
+from noisychannel.data.files import find_files, find_stored_files, read_lines
+from noisychannel.data.prepare import DataConfig
+from noisychannel.data.rows import HUB, Columns, Row, read_pairs, read_unpaired
+from noisychannel.data.sources import SourceFiles, Sources
+from noisychannel.errors import BadInputError
+
+LEAST_PAIRS = 20
+"""Fewer pairs teach nothing, and nothing could be held out."""
+SEPARATOR = ";"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """What to fit, and how.
+
+    Args:
+        pairs: The pairs: a file, a directory, a glob or hf:NAME:SPLIT.
+        words: Files of outputs without inputs. May be repeated.
+        columns: What the columns of the pairs are: a list of input, output, features and -, or a preset.
+        word_columns: What the columns of the words are, such as output,features; a plain list has one, output.
+        run_dir: The directory of the run; if not set, runs/ and the name of the pairs.
+        test: Pairs, with the columns of PAIRS, on which the finished run is evaluated.
+        seed: Decides the folds, the made-up pairs, the words that are given inputs, and the trainings.
+        device: The device, such as cpu or cuda; auto takes a GPU if there is one.
+        jobs: Processes that work at the same time; if not set, as many as fit.
+        minutes: How long it may take; the plan is shortened if it would take longer.
+        folds: How many folds, or 0 to split dev off once; by rule if not set.
+        copy: A score for putting out the symbol that is read; by rule if not set.
+        made_up: How many made-up pairs; by rule if not set.
+        inputs: How many words are given inputs by a reverse model; by rule if not set.
+        overwrite: Start over.
+        keep_work: Keep the runs of the folds and the reverse runs, in .fit inside the run directory.
+    """
+
+    pairs: str = ""
+    words: list[str] = field(default_factory=list)
+    columns: str = "pairs"
+    word_columns: str = "output"
+    run_dir: str | None = None
+    test: str | None = None
+    seed: Seed = 1
+    device: str = "auto"
+    jobs: Count | None = None
+    minutes: Positive = 15.0
+    folds: Annotated[int, Bounds(least=0, most=20)] | None = None
+    copy: bool | None = None
+    made_up: CountOrZero | None = None
+    inputs: CountOrZero | None = None
+    overwrite: bool = False
+    keep_work: bool = False
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+        if self.folds == 1:
+            raise BadInputError("--folds: must be 0 (split dev off once) or at least 2, but is 1")
+
+    @property
+    def place(self) -> Path:
+        """The run directory."""
+        if self.run_dir is not None:
+            return Path(self.run_dir)
+        name = Path(self.pairs.removeprefix(HUB).replace(":", "-").replace("*", "-")).name.split(".")[0]
+        return Path("runs") / (name or "fit")
+
+    @property
+    def chosen(self) -> dict[str, object]:
+        """What decides the result beside the files: repeated in another way, it would be another fit."""
+        names = ("columns", "word_columns", "seed", "folds", "copy", "made_up", "inputs")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class UserData:
+    """The pairs and the words of a user."""
+
+    pairs: tuple[Row, ...]
+    words: tuple[Row, ...]
+    """Each once, in the order of the files."""
+    columns: Columns
+    config: DataConfig
+    """Columns and words; the files of pairs are written by ``fit``."""
+    sources: SourceFiles
+
+    @staticmethod
+    def read(options: FitOptions) -> UserData:
+        """Read and check everything. Nothing is written."""
+        if not options.pairs:
+            raise BadInputError("fit needs pairs: noisychannel fit pairs.tsv --words words.txt")
+        columns = Columns.parse(options.columns, "--columns", ("input", "output"))
+        word_columns = Columns.parse(options.word_columns, "--word_columns", ("output",))
+        for name, roles in (("--columns", columns.roles), ("--word_columns", word_columns.roles)):
+            if "group" in roles:
+                raise BadInputError(
+                    f"{name}: fit makes one run; fit the pairs of each group by themselves, without group"
+                )
+        if options.word_columns != "output" and not options.words:
+            raise BadInputError("--word_columns would be ignored: there are no words; give --words, or leave it out")
+        _check_plain(options)
+        stored = [options.pairs, *options.words, *([options.test] if options.test else [])]
+        for name in stored:
+            if not name.startswith(HUB):
+                find_stored_files([name])
+        asked = Sources(DataConfig(train=[options.pairs], unpaired=options.words))
+        pairs = tuple(read_pairs([options.pairs], columns, SEPARATOR))
+        inputs = len({row.input for row in pairs})
+        if len(pairs) < LEAST_PAIRS or inputs < LEAST_PAIRS:
+            raise BadInputError(
+                f"{options.pairs}: {len(pairs)} pairs of {inputs} different inputs; fit needs at least {LEAST_PAIRS} "
+                "of both, and 100 or more to be useful"
+            )
+        if options.test is not None and next(read_pairs([options.test], columns, SEPARATOR), None) is None:
+            raise BadInputError(f"{options.test}: empty; there is nothing to evaluate (--test)")
+        tagged = "features" in columns.roles
+        known: dict[tuple[str, tuple[str, ...]], Row] = {}
+        for row in read_unpaired(options.words, word_columns, SEPARATOR):
+            known.setdefault((row.output, row.features if tagged else ()), row)
+        if options.words and not known:
+            raise BadInputError(f"{', '.join(options.words)}: no words; leave out --words, or name another file")
+        if "features" in word_columns.roles and not tagged:
+            # Nothing could read them.
+            word_columns = Columns(
+                tuple("-" if x == "features" else x for x in word_columns.roles), word_columns.fields
+            )
+        config = DataConfig(
+            columns=",".join(columns.roles),
+            unpaired=list(options.words),
+            unpaired_columns=_written(word_columns),
+            feature_separator=SEPARATOR,
+        )
+        return UserData(pairs, tuple(known.values()), columns, config, asked.record())
+
+
+def _written(columns: Columns) -> str:
+    pairs = zip(columns.roles, columns.fields, strict=True)
+    return ",".join(f"{role}={name}" if name else role for role, name in pairs)
+
+
+def _check_plain(options: FitOptions) -> None:
+    """Refuse words with several columns of which nothing is said."""
+    if options.word_columns != "output":
+        return
+    for name in options.words:
+        if name.startswith(HUB):
+            continue
+        for file in find_files([name]):
+            line = next(iter(read_lines(file)), None)
+            if line is not None and "\t" in line.text:
+                raise BadInputError(
+                    f"{line.where}: {line.text.count(chr(9)) + 1} columns, but nothing says what they are; name them, "
+                    "such as --word_columns output,features (or features,output; - for a column to ignore)"
+                )
+
+
+def write_rows(file: Path, rows: Sequence[Row], columns: Columns) -> None:
+    """Rows with the columns of the user's pairs."""
+    lines = []
+    for row in rows:
+        values = {"input": row.input, "output": row.output, "features": SEPARATOR.join(row.features)}
+        values |= {f"-{name}": value for name, value in row.further}
+        lines.append("\t".join(values.get(role, "").replace("\t", " ") for role in columns.roles) + "\n")
+    write_text(file, "".join(lines))

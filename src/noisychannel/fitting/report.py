@@ -1,0 +1,62 @@
+"""What ``fit`` says at its end: the estimate, whether the models are worth it, how to decode, and what would help."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from noisychannel.errors import command_line
+from noisychannel.fitting.estimate import Estimate
+from noisychannel.fitting.fit import FitResult
+from noisychannel.fitting.options import SEPARATOR
+
+UNITS = {"accuracy": " %", "edit_distance": " edits"}
+LOWER_IS_BETTER = ("edit_distance",)
+
+
+def describe(result: FitResult) -> Iterator[str]:
+    """Lines for a person."""
+    done, plan = result.done, result.done.begun.plan
+    if result.table is not None:
+        yield from (result.table.table(), "")
+    yield (
+        f"{done.metric} on {done.held_out:,} pairs that were held out, with 95 % intervals:"
+        if not plan.folds
+        else f"{done.metric} on all {done.held_out:,} pairs, each held out once, with 95 % intervals:"
+    )
+    width = max(len(one.system) for one in done.estimates)
+    for one in done.estimates:
+        unit = UNITS.get(done.metric, "")
+        mark = "  <- decode uses this" if one.system == done.default else ""
+        yield f"  {one.system:<{width}}  {one.score:6.2f}{unit}  [{one.low:.2f}, {one.high:.2f}]{mark}"
+    if plan.folds:
+        share = (plan.folds - 1) / plan.folds
+        yield f"The models of the run have seen all pairs; those of the estimate had {100 * share:.0f} % of them."
+    yield "The weights of each estimate were tuned on other pairs than it is measured on."
+    yield from _verdict(result)
+    yield f"run: {result.run_dir}    (train, tune, evaluate, decode and score work on it)"
+    yield f"decode: {_example(result)}"
+    yield "what would help most:"
+    yield from (f"  {n}. {line}" for n, line in enumerate(done.helps, start=1))
+
+
+def _verdict(result: FitResult) -> Iterator[str]:
+    """Say it plainly if something simpler is as good."""
+    done = result.done
+    own = next(one for one in done.estimates if one.system == done.default)
+    sign = -1 if done.metric in LOWER_IS_BETTER else 1
+    simple = [one for one in done.estimates if one.baseline and sign * one.score >= sign * own.score]
+    if simple:
+        best: Estimate = max(simple, key=lambda one: sign * one.score)
+        yield (
+            f"{best.system} ({best.score:.2f}) is not worse than {own.system} ({own.score:.2f}) here: use "
+            f"{best.system} until there are more pairs or words"
+        )
+
+
+def _example(result: FitResult) -> str:
+    row = result.example
+    text = row.input + ("\t" + SEPARATOR.join(row.features) if row.features else "")
+    # printf reads backslashes and percent signs.
+    spelt = text.replace("\\", "\\\\").replace("%", "%%").replace("\t", "\\t") + "\\n"
+    return f"printf {shlex.quote(spelt)} | {command_line('decode', result.run_dir)}"

@@ -1,0 +1,154 @@
+"""How long a plan takes on this machine: the speed of updates is measured, the rest follows from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from noisychannel.devices import choose_device
+from noisychannel.fitting.facts import Facts
+from noisychannel.fitting.plan import LM_BATCH, Plan
+from noisychannel.ids import EOS
+from noisychannel.models import SSNT, LanguageModel
+from noisychannel.training.jobs import choose_processes
+from noisychannel.training.loop import cpu_threads
+
+WARM_UP, MEASURED = 2, 4
+"""Updates."""
+TAG_SYMBOLS = 4
+"""About so many tags has a tagged input."""
+WORD_COST = 0.25
+"""Giving a word an input takes so many updates of the direct model."""
+TUNED_COST = 12.0
+"""Tuning and estimating take so many updates of the direct model for each held-out pair."""
+START_COST = 12.0
+"""Seconds that starting processes and preparing data take."""
+STACKED_COST = 0.15
+"""On a GPU, models are trained together: a further one costs so much of the first."""
+SHORTER = (1.0, 0.85, 0.7, 0.55, 0.45, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05)
+"""Shares of the updates and of the words that are given inputs, until a plan fits into its time."""
+LEAST_UPDATES = 100
+MARGIN = 0.85
+"""Of the minutes, so much is planned."""
+
+PREPARE, REVERSE, INPUTS, TRAIN, TUNE = (
+    "data",
+    "reverse models",
+    "inputs for words",
+    "direct, channel and language model",
+    "weights and estimate",
+)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of one update of each model, on one core or on the GPU."""
+
+    direct: float
+    channel: float
+    lm: float
+    processes: int
+    """How many models are trained at the same time."""
+    stacked: bool
+    """Whether one process trains all models together, on a GPU."""
+
+
+def measure_speed(plan: Plan, facts: Facts, device: str, jobs: int | None) -> Speed:
+    """Time a few updates of models of the planned sizes, on sequences of the usual lengths."""
+    where = choose_device(device)
+    tags = TAG_SYMBOLS if facts.tags else 0
+    x, y = round(facts.input_length) + 1 + tags, round(facts.output_length) + 1
+    sizes = (facts.input_symbols + 40, facts.output_symbols + 40)
+    H, E = plan.hidden_size, plan.embedding_size
+    direct = SSNT(sizes[0], sizes[1], H, bidirectional=True, embedding_size=E).to(where)
+    channel = SSNT(sizes[1], sizes[0], H, embedding_size=E).to(where)
+    lm = LanguageModel(sizes[1], plan.lm_hidden_size, num_layers=1).to(where)
+    B = plan.batch_size
+
+    def ids(batch: int, length: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        drawn = torch.randint(4, size, (batch, length), device=where)
+        drawn[:, -1] = EOS
+        return drawn, torch.full((batch,), length)
+
+    inputs, outputs = ids(B, x, sizes[0]), ids(B, y, sizes[1])
+    tagged = ids(B, y + tags, sizes[1])
+    with cpu_threads(1):
+        return Speed(
+            _seconds(direct, lambda: direct.log_prob(*inputs, *outputs)),
+            _seconds(channel, lambda: channel.log_prob(*tagged, *inputs)),
+            _seconds(lm, lambda: lm.log_prob(*ids(LM_BATCH, y + tags, sizes[1]))),
+            choose_processes(64, where, jobs),
+            where.type == "cuda",
+        )
+
+
+def _seconds(model: nn.Module, log_prob: Callable[[], torch.Tensor]) -> float:
+    optimiser = torch.optim.Adam(model.parameters())
+    began = 0.0
+    for update in range(WARM_UP + MEASURED):
+        if update == WARM_UP:
+            _wait()
+            began = time.perf_counter()
+        (-log_prob().sum()).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+    _wait()
+    return (time.perf_counter() - began) / MEASURED
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def estimate_stages(plan: Plan, facts: Facts, speed: Speed) -> dict[str, float]:
+    """The seconds of each stage of a plan, in order."""
+    parts = plan.folds + 1 if plan.folds else 1
+    held_out = facts.pairs if plan.folds else plan.dev_pairs
+    lms = 1 if plan.lm_words_alone else parts
+    main = _trained([*[speed.direct * plan.updates, speed.channel * plan.updates] * parts,
+                     *[speed.lm * plan.lm_updates] * lms], speed)  # fmt: skip
+    stages = {PREPARE: START_COST / 2}
+    if plan.words_given_inputs:
+        stages[REVERSE] = START_COST / 2 + _trained([speed.direct * plan.updates] * parts, speed)
+        stages[INPUTS] = parts * plan.words_given_inputs * WORD_COST * speed.direct / _shared(speed)
+    stages[TRAIN] = START_COST / 2 + main
+    stages[TUNE] = START_COST / 2 + held_out * TUNED_COST * speed.direct
+    return stages
+
+
+def shortened(plan: Plan, facts: Facts, speed: Speed, minutes: float) -> Plan:
+    """The plan with so few updates and words that it takes no longer than this."""
+    for share in SHORTER:
+        found = replace(
+            plan,
+            updates=max(LEAST_UPDATES, round(plan.updates * share)),
+            lm_updates=max(LEAST_UPDATES, round(plan.lm_updates * share)),
+            words_given_inputs=round(plan.words_given_inputs * share),
+        )
+        if sum(estimate_stages(found, facts, speed).values()) <= MARGIN * 60 * minutes:
+            break
+    if found == plan:
+        return plan
+    why = (
+        f"shortened to {found.updates:,} updates"
+        + (f" and {found.words_given_inputs:,} words with inputs" if plan.words_given_inputs else "")
+        + f", to fit into {minutes:g} minutes on this machine; --minutes allows more"
+    )
+    return replace(found, reasons=(*plan.reasons, why))
+
+
+def _trained(costs: list[float], speed: Speed) -> float:
+    """The seconds of several trainings."""
+    if speed.stacked:
+        return max(costs) * (1 + STACKED_COST * (len(costs) - 1))
+    return max(max(costs), sum(costs) / speed.processes)
+
+
+def _shared(speed: Speed) -> float:
+    return 20.0 if speed.stacked else float(speed.processes)

@@ -1,0 +1,158 @@
+"""The work directory of a fit, inside the run directory, and what is remembered to resume or to repeat it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from noisychannel import __version__
+from noisychannel.atomic import cannot_write, write_text
+from noisychannel.errors import BadInputError
+from noisychannel.fitting.estimate import Estimate
+from noisychannel.fitting.facts import Facts
+from noisychannel.fitting.options import FitOptions, UserData
+from noisychannel.fitting.plan import Plan
+from noisychannel.run_files import WORK, RunFiles
+from noisychannel.runs import RunDirectory
+from noisychannel.schemas import Record, read_record
+from noisychannel.training.lock import locked_run
+from noisychannel.training.removal import clear_run, remove
+
+FORMAT = 1
+RECORD = "fit.json"
+"""In the run directory when a fit is finished."""
+
+
+@dataclass(frozen=True)
+class Begun(Record):
+    """What a fit was asked to do, and what it planned: a repeated command follows the same plan."""
+
+    noisychannel: str
+    format: int
+    chosen: dict[str, Any]
+    files: dict[str, list[str]]
+    """Checksums of the pairs and the words."""
+    facts: Facts
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Done(Record):
+    """What a finished fit leaves in fit.json."""
+
+    begun: Begun
+    default: str
+    """The system that ``decode`` uses."""
+    metric: str
+    held_out: int
+    """Pairs that the estimates are of."""
+    estimates: tuple[Estimate, ...]
+    helps: tuple[str, ...]
+    made_inputs: int
+    """Words that the models of the run were given with inputs."""
+    seconds: float
+
+
+class Work:
+    """Where everything is."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.path = run_dir / WORK
+
+    def run(self, part: str) -> Path:
+        """The run of a part; that of all pairs is the run of the user."""
+        return self.run_dir if part == "all" else self.path / part
+
+    def reverse(self, part: str) -> Path:
+        return self.path / f"{part}-reverse"
+
+    @property
+    def vocabulary(self) -> Path:
+        return self.path / "vocabulary"
+
+    def train_file(self, part: str) -> Path:
+        return self.path / f"{part}.train.tsv"
+
+    def held_out_file(self, part: str) -> Path:
+        return self.path / f"{part}.dev.tsv"
+
+    def inputs(self, part: str) -> Path:
+        return self.path / f"{part}.inputs"
+
+    def further_file(self, part: str) -> Path:
+        return self.path / f"{part}.further.tsv"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from fitting here."""
+        with locked_run(RunFiles(self.path)):
+            yield
+
+    def begin(self, begun: Begun) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
+        write_text(self.path / "plan.json", json.dumps(asdict(begun), ensure_ascii=False, indent=1) + "\n")
+
+    def begun(self) -> Begun | None:
+        """What an unfinished fit planned."""
+        file = self.path / "plan.json"
+        return read_record(file, Begun, "start over (--overwrite)", [FORMAT]) if file.exists() else None
+
+    def done(self) -> Done | None:
+        """What a finished fit left."""
+        file = self.run_dir / RECORD
+        return read_record(file, Done, "start over (--overwrite)") if file.exists() else None
+
+    def finish(self, done: Done) -> None:
+        write_text(self.run_dir / RECORD, json.dumps(asdict(done), ensure_ascii=False, indent=1) + "\n")
+
+    def clear(self) -> None:
+        """Remove what an earlier fit has left, and the run."""
+        inside = [path for path in self.path.glob("*") if path.name != ".lock"] if self.path.is_dir() else []
+        for path in (*inside, self.run_dir / RECORD, self.run_dir / "data"):
+            remove(path)
+        run = RunDirectory(self.run_dir)
+        if run.header_file.exists():
+            clear_run(run, [])
+
+
+def check_place(options: FitOptions, work: Work) -> None:
+    """Refuse a directory that holds something else."""
+    place = options.place
+    if place.exists() and not place.is_dir():
+        raise BadInputError(f"--run_dir: {place} is a file; name another directory")
+    if not place.is_dir() or not any(place.iterdir()):
+        return
+    ours = work.path.is_dir() or (place / RECORD).exists()
+    is_run = RunDirectory(place).header_file.exists()
+    if not ours and not (is_run and options.overwrite):
+        what = "is a run that fit did not make" if is_run else "is not empty, and not a run of fit"
+        fix = "name another directory, or start over with --overwrite" if is_run else "name another directory"
+        raise BadInputError(f"--run_dir: {place} {what}; {fix}")
+
+
+def check_same(before: Begun, options: FitOptions, files: Mapping[str, list[str]], place: Path) -> None:
+    """Refuse to resume a fit of other data or options."""
+    fix = "repeat it as it was, name another --run_dir, or start over with --overwrite"
+    for name, value in options.chosen.items():
+        if before.chosen.get(name) != value:
+            raise BadInputError(f"--{name}: {place} was begun with {before.chosen.get(name)}, not {value}; {fix}")
+    for name, sums in files.items():
+        if before.files.get(name) != sums:
+            raise BadInputError(f"{name}: the files are not those that {place} was begun with; {fix}")
+
+
+def begun_now(options: FitOptions, files: Mapping[str, list[str]], facts: Facts, plan: Plan) -> Begun:
+    return Begun(__version__, FORMAT, options.chosen, dict(files), facts, plan)
+
+
+def checksums_of(data: UserData) -> dict[str, list[str]]:
+    """Of the files that decide the result."""
+    return {key: [file.sha256 for file in files.values()] for key, files in data.sources.items()}
