@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from noisychannel.data.augment import AugmentConfig
 from noisychannel.data.codec import Codec
 from noisychannel.data.corpus import Sequences
 from noisychannel.data.encoding import Counts
@@ -216,6 +217,112 @@ def test_preparing_again_gives_the_same_and_replaces_what_was_there(shop: Worksh
     assert not set(first) & set(other)
 
 
+# --- pairs beside those of train: repeated ones, those of a model, made-up ones and copies
+
+
+def test_real_pairs_are_repeated_for_the_models_of_pairs_alone(shop: Workshop) -> None:
+    prepared = shop.prepare("a\txy\nb\tz\n", unpaired="zz\n", augment=AugmentConfig(repeat=3))
+    assert direct(prepared) == (spelled(*"aaabbb"), spelled("xy", "xy", "xy", "z", "z", "z"))
+    assert channel(prepared) == direct(prepared)[::-1]
+    assert language_model(prepared) == spelled("xy", "z", "zz")
+    assert direct(prepared, "dev") == (spelled("a", "b"), spelled("xy", "z"))
+    assert prepared.counts["train"] == Counts(lines=2, repeat=3)
+    assert prepared.summary() == "train 2 lines, each 3 times; dev 2 lines; unpaired 1 lines"
+
+
+def test_further_pairs_are_for_the_models_of_pairs_alone(shop: Workshop) -> None:
+    further = shop.write("further.tsv", "qa\txw\tPL\n")
+    prepared = shop.prepare("a\txy\tSG\n", unpaired="zz\n", columns="unimorph", further=further)
+    assert direct(prepared) == ([["<SG>", "a", "<eos>"], ["<PL>", "q", "a", "<eos>"]], spelled("xy", "xw"))
+    assert channel(prepared)[0] == [["<SG>", "x", "y", "<eos>"], ["<PL>", "x", "w", "<eos>"]]
+    assert language_model(prepared) == spelled("xy", "zz")
+    assert prepared.counts["further"] == Counts(lines=1), "its symbols and features are known"
+
+
+@pytest.mark.parametrize("lm_data", ["all", "unpaired"])
+def test_the_language_model_sees_no_pair_that_was_made(shop: Workshop, lm_data: Any) -> None:
+    pairs = "suchen\tgesucht\nblau\tblau\n"
+    config: dict[str, Any] = {
+        "unpaired": "stichelte\nkrabbe\n",
+        "further": shop.write("further.tsv", "loben\tgelobt\n"),
+        "lm_data": lm_data,
+        "augment": AugmentConfig(made_up=30, copies=2, repeat=2),
+    }
+    prepared = shop.prepare(pairs, **config)
+    inputs, outputs = direct(prepared)
+    assert channel(prepared) == (outputs, inputs)
+    assert len(inputs) == 2 * 2 + 1 + 30 + 2
+    assert inputs[:5] == spelled("suchen", "suchen", "blau", "blau", "loben")
+    assert outputs[:5] == spelled("gesucht", "gesucht", "blau", "blau", "gelobt")
+    assert inputs[-2:] == outputs[-2:]
+    assert sorted(inputs[-2:]) == spelled("krabbe", "stichelte")
+    assert not any("<unk>" in sequence for sequence in inputs + outputs)
+    assert language_model(prepared) == spelled(
+        *(["gesucht", "blau"] if lm_data == "all" else []), "stichelte", "krabbe"
+    )
+    assert language_model(prepared, "dev") == spelled("gesucht", "blau")
+    assert direct(prepared, "dev") == (spelled("suchen", "blau"), spelled("gesucht", "blau"))
+    assert prepared.summary().endswith("unpaired 2 lines; further 1 lines; made-up 30 lines; copies 2 lines")
+
+
+def test_fewer_made_up_pairs_than_asked_for_are_counted(shop: Workshop) -> None:
+    prepared = shop.prepare("ab\txy\n", augment=AugmentConfig(made_up=30))
+    assert direct(prepared) == (spelled("ab"), spelled("xy"))
+    assert prepared.counts["made_up"] == Counts(wanted=30)
+    assert prepared.summary() == "train 1 lines; dev 1 lines; unpaired 0 lines; made-up 0 lines, 30 were asked for"
+
+
+def test_given_vocabularies_stay_and_the_made_up_pairs_are_the_same(shop: Workshop) -> None:
+    config = shop.config("suchen\tgesucht\n", unpaired="stichelte\n", augment=AugmentConfig(made_up=20))
+    (built,) = prepare(config, lambda group: shop.path / "built").values()
+    codecs = {"": (built.input_codec, built.output_codec)}
+    (again,) = prepare(config, lambda group: shop.path / "again", codecs).values()
+    assert direct(again) == direct(built)
+    narrow = {"": (built.input_codec, Codec(TextConfig(), built.output_codec.splitter, "gesucht", ()))}
+    (other,) = prepare(config, lambda group: shop.path / "other", narrow).values()
+    assert direct(other)[0] == direct(built)[0]
+    assert set(other.counts["made_up"].unknown) == {"i", "l"}
+
+
+def test_each_group_has_its_own_made_up_and_further_pairs(shop: Workshop) -> None:
+    groups = shop.prepare_groups(
+        "deu\tsuchen\tgesucht\nswe\tfodra\tfodrade\n",
+        unpaired="deu\tstichelte\nswe\tpojke\nspa\tperro\n",
+        columns="group,input,output",
+        unpaired_columns="group,output",
+        further=shop.write("further.tsv", "swe\tleka\tlekade\n"),
+        augment=AugmentConfig(made_up=10),
+        lm_data="unpaired",
+    )
+    assert [len(direct(prepared)[0]) for prepared in groups.values()] == [11, 12]
+    assert direct(groups["swe"])[0][1] == [*"leka", "<eos>"]
+    assert all(sequence[-3:] == ["d", "e", "<eos>"] for sequence in direct(groups["swe"])[1])
+    assert [language_model(prepared) for prepared in groups.values()] == [spelled("stichelte"), spelled("pojke")]
+    assert [prepared.counts["further"].lines for prepared in groups.values()] == [0, 1]
+
+
+def test_a_group_of_further_that_train_has_not_is_refused(shop: Workshop) -> None:
+    further = shop.write("further.tsv", "deu\ta\tx\nfra\tb\ty\n")
+    complaint = shop.refusal("deu\ta\tx\n", columns="group,input,output", further=further)
+    assert complaint.startswith(f"{further[0]}:2: the group 'fra' does not occur in data.train")
+
+
+def test_a_group_without_unpaired_outputs_is_refused_if_nothing_else_is_for_the_language_model(shop: Workshop) -> None:
+    complaint = shop.refusal(
+        "deu\ta\tx\nfra\tb\ty\n",
+        unpaired="deu\tx\n",
+        columns="group,input,output",
+        unpaired_columns="group,output",
+        lm_data="unpaired",
+    )
+    assert complaint.startswith("data.unpaired: no line of the group 'fra' is left")
+
+
+def test_an_empty_file_of_further_pairs_is_refused(shop: Workshop) -> None:
+    further = shop.write("further.tsv", "")
+    assert shop.refusal("a\tx\n", further=further).startswith(f"{further[0]}: empty, ")
+
+
 # --- groups
 
 
@@ -374,8 +481,21 @@ def test_a_summary_shows_the_most_frequent_unknown_symbols() -> None:
         ({"columns": "input"}, "data.columns: 'output' must occur exactly once"),
         ({"unpaired_columns": "input"}, "data.unpaired_columns: 'output' must occur exactly once"),
         ({"feature_separator": ""}, "data.feature_separator"),
+        ({"lm_data": "unpaired"}, "data.lm_data: is unpaired, but data.unpaired names no file"),
+        ({"augment": AugmentConfig(copies=1)}, "data.augment.copies: copies are made of unpaired outputs, but"),
     ],
-    ids=["train", "dev", "train_outputs", "dev_outputs", "columns", "no output", "unpaired", "separator"],
+    ids=[
+        "train",
+        "dev",
+        "train_outputs",
+        "dev_outputs",
+        "columns",
+        "no output",
+        "unpaired",
+        "separator",
+        "lm_data",
+        "copies",
+    ],
 )
 def test_a_configuration_that_makes_no_sense_is_refused(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(BadInputError) as caught:

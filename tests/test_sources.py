@@ -8,10 +8,12 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from noisychannel.data.augment import AugmentConfig
 from noisychannel.data.prepare import DataConfig, DataSource
 from noisychannel.data.rows import Row
 from noisychannel.data.sources import SourceFile, Sources, compare, warnings_of
@@ -101,6 +103,67 @@ def test_missing_data_of_a_finished_run_is_not_compared(finished: RunConfig) -> 
         file.write("ab\tab\n")
     with pytest.raises(BadInputError, match=r"data\.dev has changed"):
         train(finished)
+
+
+# --- made-up pairs and pairs of a model
+
+
+@pytest.fixture
+def augmented(tmp_path: Path) -> RunConfig:
+    """A run that stopped at its limit, with made-up pairs and pairs of a model."""
+    config = toy_config(tmp_path / "task", rows=40, max_epochs=1)
+    (tmp_path / "words.txt").write_text("bale\nkidomu\nmaluke\nlebo\n")
+    (tmp_path / "further.tsv").write_text("bale\tbaalee\n")
+    config.data.unpaired, config.data.further = [str(tmp_path / "words.txt")], [str(tmp_path / "further.tsv")]
+    config.data.augment = AugmentConfig(made_up=50, copies=2, repeat=2)
+    said = train(config)
+    assert said == [
+        "data: train 40 lines, each 2 times; dev 60 lines; unpaired 4 lines; further 1 lines; made-up 50 lines; "
+        "copies 2 lines"
+    ]
+    config.training.max_epochs = 2
+    return config
+
+
+def test_a_run_is_resumed_with_the_same_made_up_pairs(augmented: RunConfig) -> None:
+    run = RunDirectory(Path(augmented.run_dir))
+    before = run.header().data
+    assert list(before.sources) == ["train", "dev", "further", "unpaired"]
+    counts = {split: getattr(before, split) for split in ("train", "further", "made_up", "copies")}
+    assert {split: count["lines"] for split, count in counts.items()} == {
+        "train": 40, "further": 1, "made_up": 50, "copies": 2
+    }  # fmt: skip
+    assert (before.train["repeat"], before.made_up["wanted"], before.copies["wanted"]) == (2, 50, 2)
+    assert any("resuming at step" in line for line in train(augmented))
+    run.forget()
+    assert run.header().data == before
+
+
+def test_a_resumed_run_refuses_another_way_of_making_pairs(augmented: RunConfig) -> None:
+    for key, value in (("made_up", 51), ("copies", 1), ("repeat", 1), ("seed", 2)):
+        changed = replace(
+            augmented, data=replace(augmented.data, augment=AugmentConfig(made_up=50, copies=2, repeat=2))
+        )
+        setattr(changed.data.augment, key, value)
+        with pytest.raises(BadInputError, match=rf"was started with data\.augment\.{key}: \d+, not {value}; keep it"):
+            train(changed)
+    with pytest.raises(BadInputError, match=r"was started with data\.lm_data: all, not unpaired"):
+        train(replace(augmented, data=replace(augmented.data, lm_data="unpaired")))
+
+
+@pytest.mark.parametrize("key", ["further", "unpaired", "train"])
+def test_a_resumed_run_refuses_changed_files_of_its_pairs(key: str, augmented: RunConfig) -> None:
+    file = Path(getattr(augmented.data, key)[0])
+    file.write_text(file.read_text() + ("kilo\n" if key == "unpaired" else "kilo\tkiiloo\n"))
+    with pytest.raises(BadInputError) as caught:
+        train(augmented)
+    assert f"data.{key} has changed since the run was started ({file}); restore it" in str(caught.value)
+
+
+def test_files_of_further_pairs_may_move(augmented: RunConfig) -> None:
+    file = Path(augmented.data.further[0])
+    augmented.data.further = [str(file.rename(file.with_name("moved.tsv")))]
+    assert any("resuming at step" in line for line in train(augmented))
 
 
 def test_tuning_and_baselines_warn_of_changed_data(finished: RunConfig) -> None:

@@ -50,16 +50,18 @@ class Material:
         """``words``: the symbols of each and its first tag, which may be empty. Words of one symbol are not used."""
         self.words: list[Symbols] = []
         self._by_tag: dict[str, list[Symbols]] = defaultdict(list)
-        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        counts: Counter[str] = Counter()
         for symbols, tag in words:
             if len(symbols) < 2:
                 continue
             self.words.append(symbols)
             if tag:
                 self._by_tag[tag].append(symbols)
-            for symbol in symbols:
-                counts[_kind(symbol)][symbol] += 1
-        self._pools = {kind: _Pool(list(of), list(accumulate(of.values()))) for kind, of in counts.items()}
+            counts.update(symbols)
+        kinds: dict[str, list[str]] = defaultdict(list)
+        for symbol in counts:
+            kinds[_kind(symbol)].append(symbol)
+        self._pools = {kind: _Pool(of, list(accumulate(counts[s] for s in of))) for kind, of in kinds.items()}
 
     def piece(self, rng: Random, tag: str, length: int, beginning: bool) -> Symbols:
         """At most ``length`` symbols of a word, one of this first tag if there are some. Not empty."""
