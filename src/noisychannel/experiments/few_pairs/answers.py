@@ -15,10 +15,15 @@ from noisychannel.atomic import write_text
 from noisychannel.data.augment import AugmentConfig, augment
 from noisychannel.evaluation.baselines import Answer
 from noisychannel.experiments.few_pairs.scale import FewPairsScale
-from noisychannel.experiments.few_pairs.tasks import Pair, Task
+from noisychannel.experiments.few_pairs.tasks import Pair, Task, write_pairs, write_words
 from noisychannel.experiments.few_pairs.transformer import train_transformer
 from noisychannel.experiments.items import Item
+from noisychannel.fitting.fit import fit
+from noisychannel.fitting.options import FitOptions
 from noisychannel.fitting.plan import MOST_REPEATED
+from noisychannel.fitting.progress import Progress
+from noisychannel.noisy_channel import NoisyChannel
+from noisychannel.reporting import Silent
 from noisychannel.text import TextConfig
 
 ANSWERED = ("transformer", "transformer+made_up", "fit")
@@ -75,4 +80,31 @@ def _transformer(task: AnswerTask, items: Sequence[Item]) -> tuple[list[str], di
 
 def _fit(task: AnswerTask, items: Sequence[Item]) -> tuple[list[str], dict[str, Any]]:
     """``fit`` on the pairs and the words alone; the dev items are only decoded, like those of test."""
-    raise NotImplementedError
+    about, place, planned = task.task, task.file.parent / task.task.name, task.scale.planned
+    place.mkdir(parents=True, exist_ok=True)
+    options = FitOptions(
+        pairs=write_pairs(place / "pairs.tsv", about.train, about.tagged),
+        words=[write_words(place / "words.tsv", about.all_words(), about.tagged)],
+        columns="input,output,features" if about.tagged else "input,output",
+        word_columns="features,output" if about.tagged else "output",
+        run_dir=str(place / "run"),
+        device=task.device,
+        minutes=task.scale.minutes,
+        made_up=planned.get("made_up"),
+        inputs=planned.get("words_given_inputs"),
+    )
+    done = fit(options, _Quiet()).done
+    model = NoisyChannel.load(options.place, device=task.device)
+    outputs = model.batch([x.input for x in items], 1, [x.features for x in items], task.scale.decoding_batch)
+    estimates = {estimate.system: estimate.score for estimate in done.estimates}
+    return [best[0].text for best in outputs], {"system": done.default, "estimates": estimates, "seconds": done.seconds}
+
+
+class _Quiet(Silent):
+    """Nobody listens to ``fit``."""
+
+    def say(self, line: str) -> None:
+        return None
+
+    def progress(self, progress: Progress) -> None:
+        return None

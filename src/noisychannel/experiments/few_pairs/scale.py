@@ -1,4 +1,4 @@
-"""How large an experiment with few pairs is. Models have the sizes that ``fit`` plans; those of a quick try are smaller."""
+"""How large an experiment with few pairs is. Models have the sizes that ``fit`` plans; a quick try has smaller ones."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ QUICK = FewPairsScale(
     words=300,
     seeds=(1,),
     planned={
-        "updates": 150,
-        "lm_updates": 100,
-        "hidden_size": 64,
+        "updates": 80,
+        "lm_updates": 60,
+        "hidden_size": 48,
         "embedding_size": 32,
-        "lm_hidden_size": 64,
+        "lm_hidden_size": 48,
         "made_up": 300,
         "words_given_inputs": 200,
         "repeat": 4,
