@@ -45,7 +45,7 @@ QUICK = FewPairsScale(
     words=300,
     seeds=(1,),
     planned={
-        "updates": 80,
+        "updates": 200,
         "lm_updates": 60,
         "hidden_size": 48,
         "embedding_size": 32,
