@@ -41,7 +41,7 @@ def test_long_texts_are_aligned() -> None:
 
 
 def test_symbols_may_be_words() -> None:
-    assert align("the old house".split(), ["the", "house"]) == [("the", "the"), ("old", ""), ("house", "house")]
+    assert align(["the", "old", "house"], ["the", "house"]) == [("the", "the"), ("old", ""), ("house", "house")]
 
 
 @given(WORD, WORD)

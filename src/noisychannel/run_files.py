@@ -10,6 +10,7 @@
     lm/word_list.safetensors      the outputs that the language model was trained on, if lm.word_list is set
     metrics.jsonl                 one record per line: training losses, dev perplexities
     weights.json                  the tuned weights, if the run has been tuned
+    fit.json, data/               if ``fit`` made the run: what it chose and measured, and its pairs
 
 A run with groups has run.json and config.yaml only, and one such directory per group.
 """
@@ -24,7 +25,9 @@ from pathlib import Path
 
 from noisychannel.models.registry import ROLES
 
-OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard")
+FIT = "fit.json"
+"""What ``fit`` chose and measured, if it made the run."""
+OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard", FIT)
 WORK = ".fit"
 """Where ``fit`` works, inside the run that it makes."""
 HIDDEN_FILES = (".data", ".lock", ".old", WORK)

@@ -54,6 +54,8 @@ from noisychannel.weights import own_terms, write_systems
 
 BLOCKS = 3
 """Without folds, the weights of each third of dev are tuned on the others for the estimate."""
+ITERATIONS = 3
+"""Most rounds of decoding while weights are tuned."""
 DECODINGS = 20
 """About so often the held-out pairs are decoded while weights are tuned."""
 
@@ -244,6 +246,7 @@ class _Fit:
             metric,
             self.options.device,
             self.options.seed,
+            ITERATIONS,
             lambda: advance(next(decoded, DECODINGS) / DECODINGS),
         )
         results = tuning.tune()

@@ -13,6 +13,7 @@ from noisychannel.data.augment import AugmentConfig
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import PRESETS
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.errors import BadInputError
 from noisychannel.fitting.facts import Facts, FitUnits
 from noisychannel.models.registry import Role
 from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
@@ -107,6 +108,10 @@ def make_plan(
     made = new + given
     repeat = max(1, min(MOST_REPEATED, made // max(facts.pairs, 1)))
     folded = (FOLDS if facts.pairs < FEW else 0) if folds is None else folds
+    if not folded and 2 * dev_size(facts.pairs) > facts.pairs:
+        raise BadInputError(
+            f"--folds: {facts.pairs:,} pairs are too few to hold out {dev_size(facts.pairs):,} for good; leave it out"
+        )
     alone = facts.words >= WORDS_ALONE
     outputs = facts.words + (0 if alone else facts.pairs)
     plan = Plan(

@@ -34,7 +34,7 @@ def describe(result: FitResult) -> Iterator[str]:
         yield f"The models of the run have seen all pairs; those of the estimate had {100 * share:.0f} % of them."
     yield "The weights of each estimate were tuned on other pairs than it is measured on."
     yield from _verdict(result)
-    yield f"run: {result.run_dir}    (train, tune, evaluate, decode and score work on it)"
+    yield f"run: {result.run_dir}    (decode, evaluate and score work on it)"
     yield f"decode: {_example(result)}"
     yield "what would help most:"
     yield from (f"  {n}. {line}" for n, line in enumerate(done.helps, start=1))

@@ -60,11 +60,12 @@ class FoldTuning:
         metric: Metric,
         device: str,
         seed: int,
+        iterations: int,
         advance: Callable[[], None] = lambda: None,
     ) -> None:
         """``advance`` is called whenever some pairs have been decoded."""
         self.parts, self.names, self.settings, self.metric = parts, systems, settings, metric
-        self.device, self.seed, self.advance = device, seed, advance
+        self.device, self.seed, self.iterations, self.advance = device, seed, iterations, advance
         self.models = [self._load(part) for part in parts]
         self.held_out = [
             HeldOut.read("held out", part.rows, (), model.output_codec)
@@ -84,7 +85,7 @@ class FoldTuning:
 
     def tune(self) -> list[TuningResult]:
         """Tune every system on all pairs, smallest first; a larger one can do whatever a smaller one does."""
-        return self._tuned(range(len(self.all.inputs)), self.decode)
+        return self._tuned(range(len(self.all.inputs)), self.decode, self.iterations)
 
     def direct(self) -> Decoded:
         return Decoded("direct", self._texts([best[0] for best in self.decode(DIRECT)]))
@@ -98,7 +99,7 @@ class FoldTuning:
         for block in blocks:
             inside = set(block)
             others = [n for n in range(len(self.all.inputs)) if n not in inside]
-            for found, answer in zip(self._tuned(others, self._known(others)), answers, strict=True):
+            for found, answer in zip(self._tuned(others, self._known(others), 1), answers, strict=True):
                 decoded = self.decode(found.weights, inside)
                 answer |= {n: decoded[n][0] for n in block}
         return [
@@ -133,7 +134,7 @@ class FoldTuning:
         return lists
 
     def _tuned(
-        self, numbers: Sequence[int], decode: Callable[[Weights], Sequence[Sequence[Hypothesis]]]
+        self, numbers: Sequence[int], decode: Callable[[Weights], Sequence[Sequence[Hypothesis]]], iterations: int
     ) -> list[TuningResult]:
         """Tune every system on some of the pairs."""
         codec = self.models[0].output_codec
@@ -145,7 +146,7 @@ class FoldTuning:
                 for smaller, result in zip(self.systems, results, strict=False)
                 if system.contains(smaller)
             ]
-            results.append(tune(system, decode, pool, seed=self.seed, known=known))
+            results.append(tune(system, decode, pool, iterations, self.seed, known=known))
         return results
 
     def _known(self, numbers: Sequence[int]) -> Callable[[Weights], list[list[Hypothesis]]]:

@@ -16,15 +16,13 @@ from noisychannel.fitting.estimate import Estimate
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.options import FitOptions, UserData
 from noisychannel.fitting.plan import Plan
-from noisychannel.run_files import WORK, RunFiles
+from noisychannel.run_files import FIT, WORK, RunFiles
 from noisychannel.runs import RunDirectory
 from noisychannel.schemas import Record, read_record
 from noisychannel.training.lock import locked_run
 from noisychannel.training.removal import clear_run, remove
 
 FORMAT = 1
-RECORD = "fit.json"
-"""In the run directory when a fit is finished."""
 
 
 @dataclass(frozen=True)
@@ -107,16 +105,16 @@ class Work:
 
     def done(self) -> Done | None:
         """What a finished fit left."""
-        file = self.run_dir / RECORD
+        file = self.run_dir / FIT
         return read_record(file, Done, "start over (--overwrite)") if file.exists() else None
 
     def finish(self, done: Done) -> None:
-        write_text(self.run_dir / RECORD, json.dumps(asdict(done), ensure_ascii=False, indent=1) + "\n")
+        write_text(self.run_dir / FIT, json.dumps(asdict(done), ensure_ascii=False, indent=1) + "\n")
 
     def clear(self) -> None:
         """Remove what an earlier fit has left, and the run."""
         inside = [path for path in self.path.glob("*") if path.name != ".lock"] if self.path.is_dir() else []
-        for path in (*inside, self.run_dir / RECORD, self.run_dir / "data"):
+        for path in (*inside, self.run_dir / FIT, self.run_dir / "data"):
             remove(path)
         run = RunDirectory(self.run_dir)
         if run.header_file.exists():
@@ -130,7 +128,7 @@ def check_place(options: FitOptions, work: Work) -> None:
         raise BadInputError(f"--run_dir: {place} is a file; name another directory")
     if not place.is_dir() or not any(place.iterdir()):
         return
-    ours = work.path.is_dir() or (place / RECORD).exists()
+    ours = work.path.is_dir() or (place / FIT).exists()
     is_run = RunDirectory(place).header_file.exists()
     if not ours and not (is_run and options.overwrite):
         what = "is a run that fit did not make" if is_run else "is not empty, and not a run of fit"

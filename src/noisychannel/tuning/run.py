@@ -19,6 +19,7 @@ from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.loading import load_systems
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.reporting import Advance, Reporter, Silent
+from noisychannel.run_files import FIT
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS, SYSTEMS, System, check_used, unused_settings
 from noisychannel.tuning.loop import TuningResult, tune
@@ -93,6 +94,7 @@ def tune_run(
     # EOS counts: with a length of 1 there is only the empty output.
     if settings.max_length is not None and settings.max_length < 2:
         raise BadInputError(f"--max_length: must be at least 2, but is {settings.max_length}")
+    _check_dev(run)
     terms = dict(map(TermSource.parse, options.terms))
     if len(terms) < len(options.terms):
         raise BadInputError("--terms: two terms have the same name; give each a name of its own")
@@ -115,6 +117,17 @@ def tune_run(
     for of_group in run.groups():
         write_systems(of_group, [], default=systems[-1].name)
     return tuned
+
+
+def _check_dev(run: RunDirectory) -> None:
+    """Refuse a run of ``fit`` whose dev data are its training pairs."""
+    sources = run.header().data.sources
+    train, dev = ({file.sha256 for file in sources.get(key, {}).values()} for key in ("train", "dev"))
+    if (run.path / FIT).exists() and train and train == dev:
+        raise BadInputError(
+            f"{run.path}: its dev data are its training pairs, and fit has tuned it on folds; to choose weights "
+            "yourself, train a run with data.dev of its own"
+        )
 
 
 def _check_used(options: TuneOptions, needed: Iterable[str], systems: Sequence[System], terms: Iterable[str]) -> None:

@@ -1,0 +1,254 @@
+"""``fit`` from end to end on a toy task: what it leaves, what it never sees, how it resumes, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from noisychannel import NoisyChannel
+from noisychannel.cli.main import main
+from noisychannel.errors import BadInputError
+from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
+from noisychannel.fitting import fit as fitting
+from noisychannel.fitting import inputs, plan
+from noisychannel.fitting.fit import FitResult, fit
+from noisychannel.fitting.options import FitOptions
+from noisychannel.fitting.progress import Progress
+from noisychannel.fitting.report import describe
+from noisychannel.reporting import Silent
+from noisychannel.runs import RunDirectory
+from noisychannel.tuning.run import tune_run
+from noisychannel.weights import read_system
+from toys import LETTERS, double_vowels
+
+
+class Listener(Silent):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.shares: list[float] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def progress(self, progress: Progress) -> None:
+        self.shares.append(progress.share)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings of a second."""
+    for name, value in {
+        "HIDDEN": 16, "EMBEDDING": 8, "UPDATES": 30, "MADE_UP": 60, "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 4,
+        "K2": 2, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10, "LM_MOST": 20, "WORDS_ALONE": 50, "FOLDS": 2,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(plan, name, value)
+    monkeypatch.setattr(inputs, "LEAST_CONFIDENCE", -100.0)
+    monkeypatch.setattr(fitting, "ITERATIONS", 1)
+
+
+def write_data(directory: Path, pairs: int = 24, words: int = 60, seed: int = 1) -> FitOptions:
+    """Options for pairs and words of a toy task."""
+    rng = random.Random(seed)
+    some = sorted({"".join(rng.choices(LETTERS, k=rng.randint(3, 6))) for _ in range(pairs + words)})
+    rng.shuffle(some)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "pairs.tsv").write_text("".join(f"{x}\t{double_vowels(x)}\n" for x in some[:pairs]))
+    (directory / "words.txt").write_text("".join(f"{double_vowels(x)}\n" for x in some[pairs - 4 :]))
+    return FitOptions(
+        pairs=str(directory / "pairs.tsv"),
+        words=[str(directory / "words.txt")],
+        run_dir=str(directory / "run"),
+        device="cpu",
+        jobs=1,
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[FitOptions, FitResult, Listener]:
+    """One fit whose work directory is kept."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        shrink(monkeypatch)
+        options = replace(write_data(tmp_path_factory.mktemp("fit")), keep_work=True)
+        listener = Listener()
+        return options, fit(replace(options, test=options.pairs), listener), listener
+
+
+def rows_of(file: Path) -> list[list[str]]:
+    return [line.split("\t") for line in file.read_text().splitlines()]
+
+
+def test_the_run_is_an_ordinary_one(fitted: tuple[FitOptions, FitResult, Listener]) -> None:
+    options, result, _ = fitted
+    run = RunDirectory.open(options.place)
+    assert all(run.has_model(role) for role in ("direct", "channel", "lm"))
+    assert run.data_config.vocabularies is None
+    assert all(Path(file).is_relative_to(options.place / "data") for file in run.data_config.train)
+    tuned = read_system(run)
+    assert tuned.name == result.done.default
+    assert tuned.name in ("direct+lm", "direct+channel+lm", "direct+channel+lm+word_list")
+    assert NoisyChannel.load(run.path, device="cpu")("abi")[0].text
+    table = evaluate_run(run, EvaluateOptions(file=options.pairs, baselines=["rules"], device="cpu", samples=10))
+    assert {row.system for row in table.results} >= {"rules", "direct", "direct+channel+lm"}
+    assert result.table is not None
+    assert len(result.table.held_out.inputs) == 24
+
+
+def test_the_end_says_what_a_person_needs(fitted: tuple[FitOptions, FitResult, Listener]) -> None:
+    options, result, listener = fitted
+    assert [one.system for one in result.done.estimates][:2] == ["identity", "rules"]
+    assert all(one.low <= one.score <= one.high for one in result.done.estimates)
+    text = "\n".join(describe(result))
+    for wanted in ("each held out once", "decode uses this", f"decode {options.place}", "what would help most"):
+        assert wanted in text
+    # The plan and the time come before the work.
+    assert any(line.startswith("estimated time") for line in listener.lines)
+    assert any("made-up pairs" in line for line in listener.lines)
+    assert listener.shares == sorted(listener.shares)
+    assert listener.shares[-1] == pytest.approx(1.0)
+
+
+def test_nothing_that_is_held_out_is_trained_on(fitted: tuple[FitOptions, FitResult, Listener]) -> None:
+    options, _, _ = fitted
+    work = options.place / ".fit"
+    held_out_inputs: list[str] = []
+    for fold in ("fold1", "fold2"):
+        train, held_out = rows_of(work / f"{fold}.train.tsv"), rows_of(work / f"{fold}.dev.tsv")
+        assert not {row[0] for row in train} & {row[0] for row in held_out}
+        assert sorted(train + held_out) == sorted(rows_of(Path(options.pairs)))
+        held_out_inputs += [row[0] for row in held_out]
+        for run in (work / fold, work / f"{fold}-reverse"):
+            config = RunDirectory.open(run).data_config
+            assert config.train == [str(work / f"{fold}.train.tsv")]
+            assert config.further in ([], [str(work / f"{fold}.further.tsv")])
+        # The words that were given inputs are listed ones, and no outputs of training pairs.
+        given = {row[1] for row in rows_of(work / f"{fold}.further.tsv")}
+        assert given
+        assert given <= set(Path(options.words[0]).read_text().split())
+        assert not given & {row[1] for row in train}
+        assert RunDirectory.open(work / fold).header().data.sources["further"]
+    assert sorted(held_out_inputs) == sorted(row[0] for row in rows_of(Path(options.pairs)))
+    # The language model has seen words alone, and is shared.
+    assert RunDirectory.open(options.place).data_config.lm_data == "unpaired"
+    assert not RunDirectory.open(work / "fold1").has_model("lm")
+
+
+def test_dev_that_was_trained_on_is_not_tuned_on(fitted: tuple[FitOptions, FitResult, Listener]) -> None:
+    with pytest.raises(BadInputError, match="fit has tuned it"):
+        tune_run(RunDirectory.open(fitted[0].place))
+
+
+def test_a_finished_fit_is_not_repeated(fitted: tuple[FitOptions, FitResult, Listener]) -> None:
+    options, result, _ = fitted
+    before = RunDirectory(options.place).model_file("direct").stat().st_mtime_ns
+    assert fit(options, Listener()).done == result.done
+    assert RunDirectory(options.place).model_file("direct").stat().st_mtime_ns == before
+    with pytest.raises(BadInputError, match="--seed"):
+        fit(replace(options, seed=2), Listener())
+
+
+def test_an_interrupted_fit_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = write_data(tmp_path, seed=2)
+    with monkeypatch.context() as interrupting:
+        interrupting.setattr(fitting, "do_tasks", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fit(options, Listener())
+    reverse = RunDirectory(options.place / ".fit" / "fold1-reverse").model_file("direct")
+    before = reverse.stat().st_mtime_ns
+    with monkeypatch.context() as interrupting:
+        interrupting.setattr(fitting.FoldTuning, "tune", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fit(options, Listener())
+    assert reverse.stat().st_mtime_ns == before
+    with pytest.raises(BadInputError, match="--made_up"):
+        fit(replace(options, made_up=5), Listener())
+    direct = RunDirectory(options.place).model_file("direct")
+    before = direct.stat().st_mtime_ns
+    resumed = fit(options, Listener())
+    assert direct.stat().st_mtime_ns == before
+    assert not (options.place / ".fit").exists()
+    # As if nothing had happened.
+    again = fit(replace(options, overwrite=True), Listener())
+    assert again.done.estimates == resumed.done.estimates
+
+
+def _interrupt(*arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_more_pairs_are_split_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "FEW", 30)
+    monkeypatch.setattr(plan, "LEAST_DEV", 8)
+    options = replace(write_data(tmp_path, pairs=40, words=0), words=[], made_up=0)
+    result = fit(options, Listener())
+    assert result.done.held_out == 8
+    run = RunDirectory.open(options.place)
+    assert run.header().data.dev.lines == 8
+    assert run.header().data.train.lines == 32
+    assert run.data_config.further == []
+    assert not run.has_word_list
+    # Its dev is held out, so it may be tuned again.
+    assert tune_run(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pairs": ""}, "needs pairs"),
+        ({"pairs": "nowhere.tsv"}, "no such file"),
+        ({"words": ["nowhere.txt"]}, "no such file"),
+        ({"columns": "input,output,group"}, "fit makes one run"),
+        ({"test": "nowhere.tsv"}, "no such file"),
+        ({"words": [], "word_columns": "output,features"}, "would be ignored"),
+        ({"columns": "input,output,features"}, "3 are expected"),
+    ],
+)
+def test_impossible_wishes_are_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    options = replace(write_data(tmp_path), **change)  # type: ignore[arg-type]
+    with pytest.raises(BadInputError, match=message):
+        fit(options, Listener())
+    assert not options.place.exists()
+
+
+def test_bad_data_is_refused(tmp_path: Path) -> None:
+    options = write_data(tmp_path)
+    few = tmp_path / "few.tsv"
+    few.write_text("a\tb\n" * 30)
+    with pytest.raises(BadInputError, match="30 pairs of 1 different inputs"):
+        fit(replace(options, pairs=str(few)), Listener())
+    tagged = tmp_path / "tagged.txt"
+    tagged.write_text("N;SG\tab\n")
+    with pytest.raises(BadInputError, match=r"tagged.txt:1: 2 columns.*--word_columns"):
+        fit(replace(options, words=[str(tagged)]), Listener())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(BadInputError, match="not empty"):
+        fit(replace(options, run_dir=str(tmp_path / "mine"), overwrite=True), Listener())
+    with pytest.raises(BadInputError, match="0 .* or at least 2"):
+        FitOptions(folds=1)
+
+
+def test_the_command_takes_words_twice_and_dashes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = write_data(tmp_path, words=10)
+    more = tmp_path / "more.txt"
+    more.write_text("eekiid\nmoodu\n")
+    words = [options.pairs, "--words", options.words[0], "--words", str(more), "--run-dir", str(tmp_path / "run")]
+    assert main(["fit", *words, "--folds", "0", "--inputs", "0", "--jobs", "1", "--device", "cpu"]) == 2
+    complaint = capsys.readouterr().err
+    assert "too few to hold out" in complaint
+    assert complaint.count("\n") == 1
+    assert main(["fit", *words, "--inputs", "0", "--made-up", "0", "--jobs", "1", "--device", "cpu"]) == 0
+    printed = capsys.readouterr()
+    assert "what would help most" in printed.out
+    assert "stage 1 of 3" in printed.err
+    record = json.loads((tmp_path / "run" / "fit.json").read_text())
+    assert record["begun"]["facts"]["words"] == 16
