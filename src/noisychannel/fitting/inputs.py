@@ -124,6 +124,6 @@ def collect(tasks: Sequence[InputTask], codec: Codec) -> list[Row]:
         if len(inputs) != len(task.words):
             raise NoisyChannelError(f"{task.file}: damaged; remove it, then repeat the command")
         for text, word in zip(inputs, task.words, strict=True):
-            if text and not codec.unknown(text):
+            if text and not codec.unknown(text).symbols:
                 pairs.append(word._replace(input=text, further=()))
     return pairs
