@@ -183,7 +183,7 @@ class TrainedTransformer:
 
     @torch.no_grad()
     def decode(self, examples: Sequence[Pair], batch_size: int = 512, longer: int = 20) -> list[str]:
-        """The greedy output of each input; at most ``longer`` symbols longer than its batch's longest input."""
+        """The greedy output of each input; at most ``longer`` symbols longer than the input with its tags."""
         self.model.eval()
         texts: list[str] = []
         for start in range(0, len(examples), batch_size):
@@ -198,7 +198,8 @@ class TrainedTransformer:
                 ended_B |= outputs_BJ[:, -1] == EOS
                 if ended_B.all():
                     break
-            texts += [self.symbols.text(ids) for ids in outputs_BJ[:, 1:].tolist()]
+            limits = (inputs_BI != PAD).sum(1) + longer - 1
+            texts += [self.symbols.text(ids[:n]) for ids, n in zip(outputs_BJ[:, 1:].tolist(), limits, strict=True)]
         return texts
 
     def accuracy(self, examples: Sequence[Pair]) -> float:
