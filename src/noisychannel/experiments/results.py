@@ -79,7 +79,7 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         "average": design.average,
         "nouns": {"part": design.part_noun, "unit": design.unit_noun},
         "parts": {name: len(items) for name, items in whole.parts()},
-        "part table": design.part_table,
+        **({"part table": True} if design.part_table else {}),
         "data": whole.record["data"],
         "tuned": whole.record["tuned"],
         "blocks": {block.name: {k: v for k, v in block.record.items() if k != "rows"} for block in blocks},

@@ -110,7 +110,7 @@ def _neighbours(text: str) -> set[tuple[str, str]]:
 
 def make_pronunciation(side: Side, setup: Setup, quick: bool) -> FewPairs:
     task = make_task(side, read_pronunciations(DESIGNS[side].name))
-    return Pronunciation(DESIGNS[side], [task], setup, QUICK if quick else FewPairsScale())
+    return Pronunciation(DESIGNS[side], [task], setup, QUICK if quick else FewPairsScale(dev=300))
 
 
 def make_task(side: Side, words: Mapping[str, Sequence[str]], pairs: int = PAIRS, seed: int = 1) -> Task:

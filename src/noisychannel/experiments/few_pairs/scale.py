@@ -19,7 +19,7 @@ class FewPairsScale(MeasuringSettings):
 
     tasks: int | None = None
     """The first so many parts."""
-    dev: int | None = 200
+    dev: int | None = 100
     """Dev items of each part, to tune on. More would be unlike the case that is measured."""
     test: int | None = None
     words: int | None = None

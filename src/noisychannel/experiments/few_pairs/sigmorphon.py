@@ -1,6 +1,6 @@
 """Nine languages of the SIGMORPHON 2017 shared task, with 100 (low) or 1,000 pairs (medium) and a list of tagged forms.
 
-Each language has models of its own; weights are tuned on 200 dev items of each language together. The forms are those
+Each language has models of its own; weights are tuned on 100 dev items of each language together. The forms are those
 of the high training set of the task, without their lemmas.
 """
 
