@@ -35,7 +35,7 @@ IMITATION: dict[Size, dict[str, float]] = {
     "low": {"english": 88.3, "french": 52.0, "german": 50.4, "italian": 31.3},
     "medium": {"english": 93.2, "french": 75.3, "german": 77.2, "italian": 86.1},
 }
-"""Of the imitation-learning transducer (Makarov and Clematide, 2018), a single model: its authors' public table."""
+"""Of the imitation-learning transducer, a single model: its authors' public table."""
 
 
 def _cited(size: Size) -> dict[str, Figures]:

@@ -80,6 +80,9 @@ def write_words(file: Path, words: Sequence[Word], tagged: bool) -> str:
 
 
 def _write(file: Path, rows: Sequence[Sequence[str]]) -> str:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, "".join("\t".join(row) + "\n" for row in rows))
+    """A file that is there already stays as it is: another block may be reading it."""
+    content = "".join("\t".join(row) + "\n" for row in rows)
+    if not file.exists() or file.read_text(encoding="utf-8") != content:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, content)
     return str(file)
