@@ -14,7 +14,7 @@ from noisychannel.cli.main import main
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.fitting import fit as fitting
-from noisychannel.fitting import inputs, plan
+from noisychannel.fitting import inputs, plan, timing
 from noisychannel.fitting.fit import FitResult, fit
 from noisychannel.fitting.options import FitOptions
 from noisychannel.fitting.progress import Progress
@@ -48,12 +48,14 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of a second."""
     for name, value in {
-        "HIDDEN": 16, "EMBEDDING": 8, "UPDATES": 30, "MADE_UP": 60, "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 4,
-        "K2": 2, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10, "LM_MOST": 20, "WORDS_ALONE": 50, "FOLDS": 2,
+        "HIDDEN": 16, "EMBEDDING": 8, "UPDATES": 12, "EPOCHS": 1, "BATCH": 8, "LEARNING_RATE": 0.03, "MADE_UP": 100,
+        "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 4, "K2": 2, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10,
+        "LM_MOST": 20, "WORDS_ALONE": 50, "FOLDS": 2,
     }.items():  # fmt: skip
         monkeypatch.setattr(plan, name, value)
     monkeypatch.setattr(inputs, "LEAST_CONFIDENCE", -100.0)
     monkeypatch.setattr(fitting, "ITERATIONS", 1)
+    monkeypatch.setattr(timing, "LEAST_UPDATES", 10)
 
 
 def write_data(directory: Path, pairs: int = 24, words: int = 60, seed: int = 1) -> FitOptions:
@@ -192,8 +194,8 @@ def test_more_pairs_are_split_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     result = fit(options, Listener())
     assert result.done.held_out == 8
     run = RunDirectory.open(options.place)
-    assert run.header().data.dev.lines == 8
-    assert run.header().data.train.lines == 32
+    assert run.header().data.dev["lines"] == 8
+    assert run.header().data.train["lines"] == 32
     assert run.data_config.further == []
     assert not run.has_word_list
     # Its dev is held out, so it may be tuned again.
@@ -233,7 +235,7 @@ def test_bad_data_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     with pytest.raises(BadInputError, match="not empty"):
         fit(replace(options, run_dir=str(tmp_path / "mine"), overwrite=True), Listener())
-    with pytest.raises(BadInputError, match="0 .* or at least 2"):
+    with pytest.raises(BadInputError, match=r"0 .* or at least 2"):
         FitOptions(folds=1)
 
 

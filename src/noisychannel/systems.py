@@ -27,26 +27,51 @@ PROPOSERS = ("direct", "attention", "seq2seq")
 """The models that can propose outputs; the first searches the chart, the others by beam search."""
 
 
+SMALL = 0.1
+"""What is added to a weight before its logarithm is taken: weights below it hardly differ from zero."""
+
+
 @dataclass(frozen=True)
 class FreeWeight:
     """A weight that the tuner may move."""
 
     name: str
-    low: float
-    """Where the random search begins."""
-    high: float
-    """Where the random search ends; the line search may go beyond."""
     start: float
-    """Where tuning begins, unless told otherwise."""
+    """Where tuning begins, and what the weight stays near if the dev items cannot tell."""
+    spread: float
+    """One step away from the start: in nats of the weight, or in the weight itself if it can have either sign."""
     floor: float = 0.0
     """What no search goes below: a negative weight would reward what a model finds improbable."""
     ceiling: float = math.inf
     """What no search goes above."""
 
+    def steps(self, value: FloatArray) -> FloatArray:
+        """Weights on the scale on which the tuner measures distances and takes its steps."""
+        if self._two_sided:
+            return value / self.spread
+        return np.log(np.abs(value) + SMALL) / self.spread
 
-CHANNEL = FreeWeight("channel", low=0.0, high=5.0, start=1.0)
-LM = FreeWeight("lm", low=0.0, high=5.0, start=1.0)
-LENGTH = FreeWeight("length", low=-5.0, high=10.0, start=0.0, floor=-math.inf)
+    def value(self, steps: FloatArray) -> FloatArray:
+        """The weights at places of that scale, within the bounds."""
+        if self._two_sided:
+            return np.clip(steps * self.spread, self.floor, self.ceiling)
+        size = np.maximum(np.exp(np.minimum(steps * self.spread, LARGEST)) - SMALL, 0.0)
+        return np.clip(size if self.ceiling > 0 else -size, self.floor, self.ceiling)
+
+    @property
+    def _two_sided(self) -> bool:
+        return self.floor < 0 < self.ceiling
+
+
+LARGEST = math.log(1e6)
+"""No weight goes further from zero than e to this: there one term alone decides."""
+
+SMALLER, LARGER = 0.3, 2.5
+"""The factors of the start weights in the neighbours of a system."""
+
+CHANNEL = FreeWeight("channel", start=0.8, spread=0.8)
+LM = FreeWeight("lm", start=1.25, spread=0.8)
+LENGTH = FreeWeight("length", start=0.3, spread=1.0, floor=-math.inf)
 
 
 @dataclass(frozen=True)
@@ -93,6 +118,20 @@ class System:
         plain = {weight.name: min(1.0, weight.ceiling) for weight in self.free if weight.name != "length"}
         sets = [{}, *({name: value} for name, value in plain.items()), plain]
         return list(dict.fromkeys(self.weights(chosen) for chosen in sets))
+
+    @property
+    def neighbours(self) -> list[Weights]:
+        """Further weights to search under before tuning, if several models have free weights.
+
+        They find what the start weights would not: outputs that the proposing model prefers, and probable outputs.
+        """
+        start = {weight.name: weight.start for weight in self.free}
+        if len(start.keys() - {"length"}) < 2:
+            return []
+        sets = [{name: SMALLER * value for name, value in start.items()}]
+        if "lm" in start:
+            sets.append({**start, "lm": LARGER * start["lm"]})
+        return [self.weights(chosen) for chosen in sets]
 
     def weights(self, free: Mapping[str, float]) -> Weights:
         """The fixed weights with these free ones; free weights that are not named are zero."""

@@ -68,11 +68,11 @@ class TermSource:
         """Where the tuner may move the weight of this term."""
         match self.kind:
             case "word_list":
-                return FreeWeight(name, low=0.0, high=20.0, start=1.0)
+                return FreeWeight(name, start=2.0, spread=1.0)
             case "lm":
-                return FreeWeight(name, low=0.0, high=5.0, start=0.5)
+                return FreeWeight(name, start=0.5, spread=0.8)
             case "density_ratio":
-                return FreeWeight(name, low=-3.0, high=0.0, start=-0.25, floor=-float("inf"), ceiling=0.0)
+                return FreeWeight(name, start=-0.25, spread=0.8, floor=-float("inf"), ceiling=0.0)
 
 
 def own_terms(run: RunDirectory) -> dict[str, TermSource]:

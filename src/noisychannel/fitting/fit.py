@@ -21,6 +21,7 @@ from noisychannel.arguments import dump_config
 from noisychannel.atomic import write_bytes
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
+from noisychannel.errors import BadInputError
 from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.evaluation.table import EvaluationTable
@@ -29,7 +30,7 @@ from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
 from noisychannel.fitting.inputs import choose_words, collect, do_tasks, make_tasks
 from noisychannel.fitting.options import FitOptions, UserData, write_rows
-from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, make_plan, reverse_config, run_config
+from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, dev_size, make_plan, reverse_config, run_config
 from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare, duration
 from noisychannel.fitting.timing import (
     INPUTS,
@@ -127,6 +128,11 @@ class _Fit:
 
     def _plan(self, facts: Facts, before: Plan | None) -> tuple[Plan, Speed]:
         options = self.options
+        if options.folds == 0 and 2 * dev_size(facts.pairs) > facts.pairs:
+            raise BadInputError(
+                f"--folds: {facts.pairs:,} pairs are too few to hold out {dev_size(facts.pairs):,} for good; "
+                "leave it out"
+            )
         plan = before or make_plan(
             facts, folds=options.folds, copy=options.copy, made_up=options.made_up, inputs=options.inputs
         )
@@ -147,12 +153,25 @@ class _Fit:
             write_rows(self.work.train_file(part.name), part.train, self.data.columns)
             if part.held_out:
                 write_rows(self.work.held_out_file(part.name), part.held_out, self.data.columns)
+        words = choose_words(
+            self.data.words, (), self.plan.words_given_inputs, self.facts.tagged_words, self.options.seed
+        )
+        some = self.data.pairs[0].input
+        write_rows(
+            self.work.symbols_file,
+            [word._replace(input=word.output if self.plan.copy else some, further=()) for word in words],
+            self.data.columns,
+        )
+        # All pairs: a symbol of a held-out pair is in the vocabulary, but its models have not seen it.
+        everything = replace(
+            self._data(self.parts[-1], {}), vocabularies=None, further=[str(self.work.symbols_file)] if words else []
+        )
+        if self.parts[-1].held_out:
+            everything.train.append(str(self.work.held_out_file(ALL)))
         if not RunDirectory(self.work.vocabulary).header_file.exists():
-            # All pairs: a symbol of a held-out pair is then known to the vocabulary, but its models have not seen it.
-            everything = replace(self._data(self.parts[-1], {}), vocabularies=None)
-            if self.parts[-1].held_out:
-                everything.train.append(str(self.work.held_out_file(ALL)))
             prepare_run(self._config(everything, self.work.vocabulary, ("direct", "channel", "lm")), _quiet)
+        if words and not RunDirectory(self.work.reverse_vocabulary).header_file.exists():
+            prepare_run(self._reverse_config(everything, self.work.reverse_vocabulary), _quiet)
 
     def _data(self, part: Part, made: dict[str, int]) -> DataConfig:
         train = str(self.work.train_file(part.name))
@@ -168,6 +187,10 @@ class _Fit:
         options = self.options
         return run_config(self.plan, data, run_dir, models, seed=options.seed, device=options.device, jobs=options.jobs)
 
+    def _reverse_config(self, data: DataConfig, run_dir: Path) -> RunConfig:
+        options = self.options
+        return reverse_config(self.plan, data, run_dir, seed=options.seed, device=options.device, jobs=options.jobs)
+
     # Training.
 
     def _give_inputs(self) -> dict[str, int]:
@@ -175,13 +198,9 @@ class _Fit:
         options, tagged = self.options, self.facts.tagged_words
         with self.stages.stage(REVERSE) as advance:
             configs = [
-                reverse_config(
-                    self.plan,
-                    replace(self._data(part, {}), vocabularies=None),
+                self._reverse_config(
+                    replace(self._data(part, {}), vocabularies=str(self.work.reverse_vocabulary)),
                     self.work.reverse(part.name),
-                    seed=options.seed,
-                    device=options.device,
-                    jobs=options.jobs,
                 )
                 for part in self.parts
             ]

@@ -13,7 +13,6 @@ from noisychannel.data.augment import AugmentConfig
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import PRESETS
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.errors import BadInputError
 from noisychannel.fitting.facts import Facts, FitUnits
 from noisychannel.models.registry import Role
 from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
@@ -108,10 +107,6 @@ def make_plan(
     made = new + given
     repeat = max(1, min(MOST_REPEATED, made // max(facts.pairs, 1)))
     folded = (FOLDS if facts.pairs < FEW else 0) if folds is None else folds
-    if not folded and 2 * dev_size(facts.pairs) > facts.pairs:
-        raise BadInputError(
-            f"--folds: {facts.pairs:,} pairs are too few to hold out {dev_size(facts.pairs):,} for good; leave it out"
-        )
     alone = facts.words >= WORDS_ALONE
     outputs = facts.words + (0 if alone else facts.pairs)
     plan = Plan(
@@ -217,7 +212,6 @@ def reverse_config(
         columns=",".join(columns.get(name.strip(), name.strip()) for name in listed),
         input=data.output,
         output=data.input,
-        further=[],
     )
     swapped = replace(plan, input_units=plan.output_units, output_units=plan.input_units, lm_words_alone=False)
     return run_config(swapped, data, run_dir, ("direct",), seed=seed, device=device, jobs=jobs)
@@ -243,7 +237,7 @@ def _made_up(facts: Facts, given: int) -> int:
 
 def _updates(pairs: int) -> int:
     by_size = UPDATES * (1 + math.log10(max(pairs, 100) / 100))
-    return 100 * round(min(MOST_UPDATES, max(by_size, EPOCHS * pairs / BATCH)) / 100)
+    return 10 * round(min(MOST_UPDATES, max(by_size, EPOCHS * pairs / BATCH)) / 10)
 
 
 def _running_text(facts: Facts) -> bool:

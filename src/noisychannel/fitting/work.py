@@ -71,7 +71,17 @@ class Work:
 
     @property
     def vocabulary(self) -> Path:
+        """A run whose vocabularies all others use."""
         return self.path / "vocabulary"
+
+    @property
+    def reverse_vocabulary(self) -> Path:
+        return self.path / "vocabulary-reverse"
+
+    @property
+    def symbols_file(self) -> Path:
+        """Pairs for the vocabularies alone: symbols and tags that words have and pairs may not have."""
+        return self.path / "vocabulary.tsv"
 
     def train_file(self, part: str) -> Path:
         return self.path / f"{part}.train.tsv"

@@ -120,10 +120,13 @@ class CandidatePool:
             known[tokens] = self.metric.statistics(self._texts[sentence](tokens), self._references[sentence])
         return known[tokens]
 
+    def one_best_statistics(self, n_best_lists: Sequence[Sequence[Hypothesis]]) -> FloatArray:
+        """The metric's statistics [N, S] of a decoding of all sentences: of the first hypothesis of each list."""
+        return np.stack([self.statistics(n, n_best[0].tokens) for n, n_best in enumerate(n_best_lists)])
+
     def one_best_score(self, n_best_lists: Sequence[Sequence[Hypothesis]]) -> float:
-        """The metric of a decoding of all sentences: of the first hypothesis of each list."""
-        totals_S = sum(self.statistics(n, n_best[0].tokens) for n, n_best in enumerate(n_best_lists))
-        return float(self.metric.score(np.asarray(totals_S), self.sentences))
+        """The metric of a decoding of all sentences."""
+        return float(self.metric.score(self.one_best_statistics(n_best_lists).sum(axis=0), self.sentences))
 
     def covers(self, system: System) -> bool:
         """Whether every sentence has a candidate with every term the system uses."""

@@ -1,27 +1,34 @@
-"""The best weights on a fixed set of candidates: coordinate ascent from several starts.
+"""The best weights on a fixed set of candidates: those whose expected metric, less the price of their distance from
+good weights, is highest (``expected.py``).
 
-``lines.py`` says how a line search chooses among equal metric values. Of several starts that end equally well, the one
-that ends nearest to the previous weights wins.
+The function is smooth but can have several maxima. A population of weights is drawn around the good weights, and again
+around the best of them, until it has contracted (the cross-entropy method). A second population begins where exact line
+searches on the metric itself end (``lines.py``): far away, if many items say so.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
 from noisychannel.decode.objective import Weights
+from noisychannel.evaluation.metrics import FloatArray
 from noisychannel.systems import System
+from noisychannel.tuning.expected import ExpectedScore
 from noisychannel.tuning.lines import Optimum, better, line_search
 from noisychannel.tuning.pool import CandidateArrays
 
-TRIALS = 96
-"""Weights that are tried in total."""
-AT_ONCE = 8
-"""Weights that are evaluated together, before the search learns from them."""
-KEPT = 3
-"""The best trials that are returned."""
+POPULATION = 64
+"""Weights that are drawn together."""
+ELITE = 12
+"""The best of them, around which the next are drawn."""
+ROUNDS = 18
+"""After so many draws the population has contracted to a point, for all that dev items can tell."""
+INERTIA = 0.3
+"""The share of the previous spread in the next one."""
+WIDENING = 1.3
+"""The spread of the elite counts for more, so that the population does not contract before it has arrived."""
 
 
 def coordinate_ascent(candidates: CandidateArrays, system: System, start: Weights) -> Optimum:
@@ -38,55 +45,50 @@ def coordinate_ascent(candidates: CandidateArrays, system: System, start: Weight
 
 
 def optimise(candidates: CandidateArrays, system: System, previous: Sequence[Weights], seed: int) -> Optimum:
-    """The best weights on the candidates, by coordinate ascent from several starts.
+    """The weights with the best expected metric, less the price of leaving the first of the previous weights.
 
-    The starts are the previous weights (the first of them is the one to stay near), the corners of the system and, if
-    more than one weight is free, the best of a seeded random search. With one free weight the line search is exact.
+    The other previous weights are places to search from, as are the corners of the system. If all weights are equally
+    good, the first of the previous ones stay. The score is the metric of the candidates that the weights choose.
     """
-    starts = [*previous, *system.corners]
-    if len(system.free) > 1:
-        starts += random_search(candidates, system, seed)
-    best: Optimum | None = None
-    for start in dict.fromkeys(starts):
-        found = coordinate_ascent(candidates, system, start)
-        if best is None or better(candidates.metric, found.score, best.score):
-            best = found
-        elif not better(candidates.metric, best.score, found.score):
-            best = min(best, found, key=lambda found: _distance(system, found.weights, previous[0]))
-    assert best is not None
-    return best
+    expected = ExpectedScore(candidates, system, previous[0])
+    if not system.free or not expected.item:
+        return Optimum(previous[0], float(candidates.scores(system.vector(previous[0])[None])[0]))
+    places = list(dict.fromkeys([*previous, *system.corners]))
+    ends = [coordinate_ascent(candidates, system, place).weights for place in places]
+    best_T = highest(expected, np.stack([system.vector(weights) for weights in (*places, *ends)]), seed)
+    return Optimum(system.from_vector(best_T), float(candidates.scores(best_T[None])[0]))
 
 
-def _distance(system: System, one: Weights, other: Weights) -> float:
-    return float(np.linalg.norm(system.vector(one) - system.vector(other)))
+def highest(expected: ExpectedScore, starts_WT: FloatArray, seed: int) -> FloatArray:
+    """The weights [T] of the highest value that two populations find: around the first start, and around the best."""
+    best_T = starts_WT[expected.value(starts_WT).argmax()]  # of equal ones the first
+    for start_T, spread in ((starts_WT[0], 1.0), (best_T, 0.5)):
+        found_T = _contract(expected, start_T, spread, seed)
+        if expected.value(found_T[None])[0] > expected.value(best_T[None])[0]:
+            best_T = found_T
+    return best_T
 
 
-def random_search(candidates: CandidateArrays, system: System, seed: int) -> list[Weights]:
-    """The best few weights that a tree-structured Parzen estimator finds in the ranges of the free weights."""
-    import optuna  # not above: it takes half a second, and only this search needs it
-
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            # Some versions call the multivariate sampler experimental.
-            warnings.simplefilter("ignore")
-            sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=TRIALS // 4)
-            directions = optuna.study.StudyDirection
-            direction = directions.MAXIMIZE if candidates.metric.higher_is_better else directions.MINIMIZE
-            study = optuna.create_study(direction=direction, sampler=sampler)
-            ranges: dict[str, optuna.distributions.BaseDistribution] = {
-                free.name: optuna.distributions.FloatDistribution(free.low, free.high) for free in system.free
-            }
-            tried: list[tuple[float, Weights]] = []
-            for _ in range(0, TRIALS, AT_ONCE):
-                trials = [study.ask(ranges) for _ in range(AT_ONCE)]
-                weights = [system.weights(trial.params) for trial in trials]
-                scores = candidates.scores(np.stack([system.vector(each) for each in weights])).tolist()
-                for trial, score in zip(trials, scores, strict=True):
-                    study.tell(trial, score)
-                tried += zip(scores, weights, strict=True)
-    finally:
-        optuna.logging.set_verbosity(verbosity)
-    tried.sort(key=lambda pair: pair[0], reverse=candidates.metric.higher_is_better)
-    return [weights for _, weights in tried[:KEPT]]
+def _contract(expected: ExpectedScore, start_T: FloatArray, spread: float, seed: int) -> FloatArray:
+    """The best weights that a population finds that begins around some weights, with a spread in steps."""
+    random = np.random.default_rng(seed)
+    best_T, best = start_T, float(expected.value(start_T[None])[0])
+    mean_K = expected.steps(start_T[None])[0]
+    K = len(mean_K)
+    covariance_KK = spread**2 * np.eye(K)
+    for _ in range(ROUNDS):
+        # A Cholesky factor, unlike the eigenvectors numpy draws with, is the same on every machine but for rounding.
+        factor_KK = np.linalg.cholesky(covariance_KK + 1e-9 * np.eye(K))
+        drawn_WK = mean_K + random.standard_normal((POPULATION, K)) @ factor_KK.T
+        drawn_WK[0] = mean_K
+        weights_WT = expected.weights(drawn_WK)
+        value_W = expected.value(weights_WT)
+        elite_W = np.argsort(-value_W, kind="stable")[:ELITE]
+        if value_W[elite_W[0]] > best:
+            best_T, best = weights_WT[elite_W[0]], float(value_W[elite_W[0]])
+        elite_WK = expected.steps(weights_WT[elite_W])
+        mean_K = elite_WK.mean(axis=0)
+        deviation_WK = elite_WK - mean_K
+        elite_KK = WIDENING * deviation_WK.T @ deviation_WK / (ELITE - 1)
+        covariance_KK = INERTIA * covariance_KK + (1 - INERTIA) * elite_KK
+    return best_T
