@@ -233,14 +233,13 @@ class FewPairs(Experiment):
         """Vocabularies of all pairs and words. If outputs copy, the symbols of words are symbols of the inputs too."""
         task, spec = self.tasks[part], RunSpec("direct", "rule", None, None, "", 1)
         plan = replace(self.plan(spec, part), made_up=0, repeat=1)
-        data = self._data(spec, part)
-        words, folder = task.all_words(), self.setup.work / "data" / part
-        data.unpaired = [write_words(folder / "words-all.tsv", words, task.tagged)] if words else []
-        if plan.copy and words:
-            copies = [Pair(word.output, word.output, word.tags) for word in words]
-            data.train.append(write_pairs(folder / "copies.tsv", copies, task.tagged))
+        data, some = self._data(spec, part), task.train[0].input
+        listed = [Pair(x.output if plan.copy else some, x.output, x.tags) for x in task.all_words()]
+        data.unpaired = []
+        if listed:
+            file = self.setup.work / "data" / part / "symbols.tsv"
+            data.train.append(write_pairs(file, listed, task.tagged))
         if is_reverse:
-            data.unpaired = []
             return reverse_config(plan, data, self.runs / f"{VOCABULARIES}-reverse" / part, device="cpu")
         return run_config(plan, data, self.runs / VOCABULARIES / part, ("direct",), device="cpu")
 
