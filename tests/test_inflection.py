@@ -35,6 +35,7 @@ from noisychannel.experiments.tuning import TuningTask
 from noisychannel.training.config import ModelConfig
 
 RESULTS = Path(__file__).parent.parent / "experiments" / "inflection" / "results"
+RECORDED = [name for name in EXPERIMENTS if (RESULTS / f"{name}.json").exists()]
 FORMS: dict[str, Callable[[str], str]] = {
     "number=singular:case=first": lambda x: x,
     "number=plural:case=first": lambda x: x + ("n" if x[-1] in "ae" else "en"),
@@ -288,7 +289,7 @@ def test_back_translations_are_inputs_of_their_forms(experiment: Inflection, res
 # --- the recorded results
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", RECORDED)
 def test_recorded_figures_follow_from_the_recorded_outputs(name: str) -> None:
     """Computed again from the block files, everything is as recorded, to the last digit."""
     design = EXPERIMENTS[name].design
@@ -317,7 +318,7 @@ def test_recorded_figures_follow_from_the_recorded_outputs(name: str) -> None:
 
 
 @pytest.mark.long  # half a minute for each experiment
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", RECORDED)
 def test_recorded_results_are_what_the_blocks_merge_to(name: str) -> None:
     recorded = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     merged = merge(EXPERIMENTS[name].design, read_blocks(RESULTS, name))

@@ -53,6 +53,8 @@ class Design:
     text: TextConfig = field(default_factory=TextConfig)
     """How outputs and references are normalised, for the metrics' signatures."""
     average: Average = "items"
+    part_table: bool = False
+    """Whether the report has a second table, with the first metric of each part."""
     part_noun: str = "part"
     """What a part is called in tables, such as ``type``."""
     unit_noun: str = "input"

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.evaluation.baselines import BASELINES, Answer
@@ -104,11 +105,23 @@ class Experiment(ABC):
         """The rows of a block; override it if some do not apply to the data."""
         return list(self.design.blocks[block])
 
+    def for_block(self, block: str) -> Experiment:
+        """The experiment as a block measures it; override it, with ``restricted_to``, if a block has fewer parts."""
+        del block
+        return self
+
     def data_record(self) -> dict[str, Any]:
         """For the results: sizes of the data. Plots need ``pairs`` by part, and ``unpaired`` by setting and part."""
         return {"test": {part.name: len(part.test) for part in self.parts}}
 
     # --- what follows
+
+    def restricted_to(self, parts: Collection[str]) -> Self:
+        """The same experiment with some of its parts."""
+        fewer = copy(self)
+        fewer.parts = tuple(part for part in self.parts if part.name in parts)
+        fewer.tuning_parts = tuple(part for part in self.tuning_parts if part.name in parts)
+        return fewer
 
     @property
     def runs(self) -> Path:

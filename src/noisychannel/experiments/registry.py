@@ -13,6 +13,8 @@ from typing import NamedTuple
 from noisychannel.errors import BadInputError, did_you_mean
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.experiment import Experiment
+from noisychannel.experiments.few_pairs import pronunciation
+from noisychannel.experiments.few_pairs import sigmorphon as few_pairs
 from noisychannel.experiments.inflection import sigmorphon, wiktionary
 from noisychannel.experiments.settings import Setup
 
@@ -30,9 +32,16 @@ _ENTRIES = (
     ExperimentEntry(wiktionary.DESIGNS["verb"], partial(wiktionary.make_wiktionary, "verb")),
     ExperimentEntry(sigmorphon.DESIGNS[2017], partial(sigmorphon.make_sigmorphon, 2017)),
     ExperimentEntry(sigmorphon.DESIGNS[2023], partial(sigmorphon.make_sigmorphon, 2023)),
+    ExperimentEntry(few_pairs.DESIGNS["low"], partial(few_pairs.make_few_pairs, "low")),
+    ExperimentEntry(few_pairs.DESIGNS["medium"], partial(few_pairs.make_few_pairs, "medium")),
+    ExperimentEntry(pronunciation.DESIGNS["phonemes"], partial(pronunciation.make_pronunciation, "phonemes")),
+    ExperimentEntry(pronunciation.DESIGNS["spelling"], partial(pronunciation.make_pronunciation, "spelling")),
 )
 EXPERIMENTS: dict[str, ExperimentEntry] = {entry.design.name: entry for entry in _ENTRIES}
-SEVERAL = {"inflection-sigmorphon": ("inflection-sigmorphon2017", "inflection-sigmorphon2023")}
+SEVERAL = {
+    "inflection-sigmorphon": ("inflection-sigmorphon2017", "inflection-sigmorphon2023"),
+    "g2p-cmudict": ("g2p-cmudict-phonemes", "g2p-cmudict-spelling"),
+}
 """Names that stand for several experiments, one after the other."""
 
 

@@ -21,6 +21,8 @@ def markdown(results: Mapping[str, Any]) -> Iterator[str]:
             yield f"**{part}** ({results['parts'][part]} items)"
             yield ""
         yield from _table(results, part)
+    if results.get("part table"):
+        yield from _part_table(results)
     yield ""
     yield (
         f"Intervals and p-values: bootstrap over {results['nouns']['unit']}s, all items of one drawn together; with "
@@ -78,6 +80,20 @@ def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
         cells = [*(["cited"] if settings else []), name if settings else f"cited: {name}"]
         cells += [figures.get(metric, "") for metric in metrics]
         yield _line(cells + [""] * (len(titles) + 1 - len(cells)))
+
+
+def _part_table(results: Mapping[str, Any]) -> Iterator[str]:
+    """The first metric of each part; a row that was measured on some parts has a score of these alone."""
+    metric, parts = next(iter(results["metrics"])), list(results["parts"])
+    yield ""
+    yield f"Test {metric} of each {results['nouns']['part']}; a mean is over those that were measured:"
+    yield ""
+    yield _line(["system", *parts, "mean"])
+    yield _line(["---", *["---:"] * (len(parts) + 1)])
+    for row in results["rows"]:
+        scores, setting = row["scores"][metric], f"{row['setting']}: " if row["setting"] else ""
+        found = [f"{scores['parts'][part]:.1f}" if part in scores["parts"] else "" for part in parts]
+        yield _line([setting + row["name"], *found, f"{scores['score']:.1f}"])
 
 
 def _of_part(scores: Mapping[str, Any], part: str | None) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from noisychannel.errors import BadInputError
-from noisychannel.experiments.blocks import FORMAT, Block
+from noisychannel.experiments.blocks import FORMAT, Block, ItemKey
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.scores import Outputs, RowScorer, check_same_scores
 
@@ -26,6 +26,17 @@ class MergedRow(NamedTuple):
 
     record: dict[str, Any]
     outputs: Outputs
+    items: Sequence[ItemKey]
+    """What the outputs are of, in their order: the items of all parts, or of those that its block has."""
+
+    def outputs_of(self, items: Sequence[ItemKey]) -> Outputs | None:
+        """The outputs of these items, if the row has them all."""
+        places = {key: n for n, key in enumerate(self.items)}
+        if items == self.items:
+            return self.outputs
+        if not all(key in places for key in items):
+            return None
+        return {seed: [texts[places[key]] for key in items] for seed, texts in self.outputs.items()}
 
     @property
     def label(self) -> str:
@@ -43,30 +54,34 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         raise BadInputError(f"{design.name}: no block has been measured; run: noisychannel reproduce {design.name}")
     order = list(design.blocks)
     blocks = sorted(blocks, key=lambda block: order.index(block.name) if block.name in order else len(order))
-    for block in blocks[1:]:
-        if block.items != blocks[0].items:
+    whole = max(blocks, key=lambda block: len(block.items))
+    for block in blocks:
+        parts = {part for part, _ in block.items}
+        if list(block.items.items()) != [(key, item) for key, item in whole.items.items() if key[0] in parts]:
             raise BadInputError(
-                f"{design.name}: the blocks {blocks[0].name} and {block.name} have different test items; "
+                f"{design.name}: the blocks {whole.name} and {block.name} have different test items; "
                 "measure one of them again, with the data of the other"
             )
-    scorer = RowScorer(design, blocks[0].parts())
+    scorers = {tuple(block.items): RowScorer(design, block.parts()) for block in blocks}
+    scorer = scorers[tuple(whole.items)]
     rows = _merged_rows(blocks)
     for row in rows:
-        computed, recorded = scorer.scores(row.outputs), row.record["scores"]
+        computed, recorded = scorers[tuple(row.items)].scores(row.outputs), row.record["scores"]
         check_same_scores(row.label, recorded, computed)
         # A metric that the design had not yet when the block was measured follows from the outputs, too.
         row.record["scores"] = {metric: recorded.get(metric, scores) for metric, scores in computed.items()}
     for row in rows:
-        _compare(design, scorer, row, rows)
+        _compare(design, scorers[tuple(row.items)], row, rows)
     return {
         "format": FORMAT,
         "experiment": design.name,
         "metrics": {name: metric.signature for name, metric in scorer.metrics.items()},
         "average": design.average,
         "nouns": {"part": design.part_noun, "unit": design.unit_noun},
-        "parts": {name: len(items) for name, items in blocks[0].parts()},
-        "data": blocks[0].record["data"],
-        "tuned": blocks[0].record["tuned"],
+        "parts": {name: len(items) for name, items in whole.parts()},
+        **({"part table": True} if design.part_table else {}),
+        "data": whole.record["data"],
+        "tuned": whole.record["tuned"],
         "blocks": {block.name: {k: v for k, v in block.record.items() if k != "rows"} for block in blocks},
         "rows": [row.record for row in rows],
         "cited": {name: dict(figures) for name, figures in design.cited.items()},
@@ -82,7 +97,7 @@ def _merged_rows(blocks: Sequence[Block]) -> list[MergedRow]:
     for block in blocks:
         about = {"block": block.name} | {key: block.record[key] for key in FROM_BLOCK}
         for n, record in enumerate(block.rows):
-            row = MergedRow({**deepcopy(record), **about}, block.outputs(n))
+            row = MergedRow({**deepcopy(record), **about}, block.outputs(n), list(block.items))
             before = rows.get(row.label)
             if before is None or before.record["date"] < row.record["date"]:
                 rows[row.label] = row
@@ -93,13 +108,17 @@ def _compare(design: Design, scorer: RowScorer, row: MergedRow, rows: Sequence[M
     """Add the published figures, and for each metric and part that is reported, an interval and p-values."""
     row.record["published"] = dict(design.published.get(row.label, {}))
     baselines = {title: _baseline(name, row.record, rows) for title, name in design.baselines.items()}
+    compared = {
+        title: other.outputs_of(row.items) if other is not None and other is not row else None
+        for title, other in baselines.items()
+    }
     for metric, scores in row.record["scores"].items():
         for part in scorer.views():
             own = scores if part is None else scores["parts"][part]
             own["interval"] = scorer.interval(metric, row.outputs, part)
             own["p"] = {
-                title: scorer.p_value(metric, row.outputs, other.outputs, part) if other and other is not row else None
-                for title, other in baselines.items()
+                title: scorer.p_value(metric, row.outputs, other, part) if other is not None else None
+                for title, other in compared.items()
             }
         if design.average == "separate":
             first = scores["parts"][scorer.parts[0]]
@@ -121,7 +140,7 @@ def _not_measured(design: Design, measured: set[str]) -> dict[str, list[str]]:
 
 def _examples(design: Design, scorer: RowScorer, rows: Sequence[MergedRow]) -> dict[str, list[list[str]]]:
     """Items on which two rows differ, with the models of the first seed, spread evenly over all such items."""
-    by_label = {row.label: row for row in rows}
+    by_label = {row.label: row for row in rows if len(row.items) == len(scorer.items)}
     if design.examples is None or not all(label in by_label for label in design.examples):
         return {}
     before, after = (next(iter(by_label[label].outputs.values())) for label in design.examples)

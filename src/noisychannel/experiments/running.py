@@ -34,6 +34,7 @@ def run_blocks(experiment: Experiment, names: Sequence[str], directory: Path, st
 def run_block(experiment: Experiment, name: str) -> Block:
     """Train, tune, decode and score the rows of one block. What is finished already is not repeated."""
     began = time.monotonic()
+    experiment = experiment.for_block(name)
     experiment.prepare(name)
     rows = experiment.rows(name)
     runs = needed_runs(experiment, rows)

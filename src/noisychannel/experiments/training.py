@@ -69,7 +69,8 @@ def is_finished(config: RunConfig) -> bool:
     if not (directory.path / "run.json").exists():
         return False
     runs = directory.groups()
-    listed = all(run.word_list_file.exists() for run in runs) or not config.lm.word_list
+    has_list = "lm" in config.models and config.lm.word_list
+    listed = not has_list or all(run.word_list_file.exists() for run in runs)
     return listed and all(run.finished(role) for run in runs for role in config.models)
 
 

@@ -4,6 +4,7 @@
 
     durrett2013/de_noun.train.tsv       lemma, form, attributes: the Wiktionary tables of Durrett and DeNero (2013)
     sigmorphon2017/german-train-medium  lemma, form, tags
+    sigmorphon2017/german-forms         tags, form
     sigmorphon2023/deu.trn              lemma, tags, form
     unpaired/de_noun.tsv                attributes, form, sources: for the language model
 
@@ -95,6 +96,25 @@ def read_sigmorphon(directory: Path, year: Literal[2017, 2023]) -> TrainDevTest[
     files = [_existing(directory / f"sigmorphon{year}" / name, fix) for name in names]
     order = [columns.index(column) for column in TaggedPair._fields]
     return TrainDevTest(*([TaggedPair(*(row[i] for i in order)) for row in _rows(file, columns)] for file in files))
+
+
+def read_language(directory: Path, language: str, size: Literal["low", "medium"]) -> TrainDevTest[TaggedPair]:
+    """A language of the shared task of 2017, with 100 (low) or 1,000 training pairs. Splits share lemmas."""
+    names = f"{language}-train-{size}", f"{language}-dev", f"{language}-uncovered-test"
+    return TrainDevTest(
+        *([TaggedPair(*row) for row in _rows(_task_file(directory, name), TaggedPair._fields)] for name in names)
+    )
+
+
+def read_forms(directory: Path, language: str) -> list[tuple[str, str]]:
+    """Tags and form: those of the high training set of 2017, each once."""
+    rows = _rows(_task_file(directory, f"{language}-forms"), ("tags", "form"))
+    return list(dict.fromkeys((tags, form) for tags, form in rows))
+
+
+def _task_file(directory: Path, name: str) -> Path:
+    fix = f"get it from the public data of the SIGMORPHON 2017 shared task, or {DATA_OPTION}"
+    return _existing(directory / "sigmorphon2017" / name, fix)
 
 
 # --- unpaired lists

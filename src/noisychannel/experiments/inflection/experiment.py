@@ -6,6 +6,7 @@
     work/runs/bi-100-1          … with 100 pairs of each type
     work/runs/bt-4000-1         … with 4,000 back-translated forms of each type
     work/runs/joint-1           one model for all types, with the tags as features
+    work/runs/fit-100-strict-1  … and others with copying, made-up pairs and words that are given inputs, see ``few``
 
 A run has models for each type, or one model for all types. All runs have the vocabularies of one of the latter, so that
 their models can be mixed.
@@ -21,10 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from noisychannel.atomic import write_text
+from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataConfig
 from noisychannel.experiments.back_translation import back_translate
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.experiment import Experiment, TrainingPair
+from noisychannel.experiments.inflection import few
 from noisychannel.experiments.inflection.data import TaggedPair, TrainDevTest
 from noisychannel.experiments.inflection.rows import DIRECT, PAPER, STRICT
 from noisychannel.experiments.inflection.scale import Scale
@@ -120,7 +123,8 @@ class Inflection(Experiment):
         """
         groups: dict[str, list[RunConfig]] = {}
         for run in runs:
-            together = f"bi {run.count('-')}" if run.startswith("bi-") else run
+            seeds = run.startswith(("copy-", "fit-", "reverse-"))
+            together = f"bi {run.count('-')}" if run.startswith("bi-") else run.rpartition("-")[0] if seeds else run
             groups.setdefault(together, []).append(self.config(run))
         return sorted(groups.values(), key=lambda group: "lm" not in group[0].models)
 
@@ -129,7 +133,16 @@ class Inflection(Experiment):
         config = self.config(self.vocabularies)
         if not (Path(config.run_dir) / "run.json").exists():
             prepare_run(config, self.setup.say)
+        few.give_inputs(self, runs)
         super().train(runs)
+
+    def train_now(self, runs: Collection[str]) -> None:
+        """Train runs that need nothing of others."""
+        super().train(runs)
+
+    def input_codec(self) -> Codec:
+        """The vocabulary of the inputs that all runs share."""
+        return RunDirectory(self.runs / self.vocabularies).codecs()[0]
 
     def data_record(self) -> dict[str, Any]:
         return {
@@ -176,8 +189,11 @@ class Inflection(Experiment):
         own = {type_: pairs.train for type_, pairs in self.tables.items()}
         rows = {"train": train or own, "dev": {type_: pairs.dev for type_, pairs in self.tables.items()}}
         for split, file in self.pair_files(name).items():
-            _write(Path(file), ["\t".join(pair) for of_type in rows[split].values() for pair in of_type])
+            self.write_rows(Path(file), rows[split])
         return self.pair_files(name)
+
+    def write_rows(self, file: Path, rows: Mapping[str, Sequence[TaggedPair]]) -> None:
+        _write(file, ["\t".join(pair) for of_type in rows.values() for pair in of_type])
 
     def pair_files(self, name: str) -> dict[str, str]:
         return {split: str(self.setup.work / "data" / f"{split}{name}.tsv") for split in ("train", "dev")}
@@ -215,6 +231,12 @@ class Inflection(Experiment):
             case ["bi", n, seed]:
                 fewer = {type_: sample(pairs.train, int(n), seed=1) for type_, pairs in self.tables.items()}
                 return self.make_config(run, ["direct", "channel"], self.write_pairs(f"-{n}", fewer), int(seed))
+            case ["copy", seed]:
+                config = self.make_config(run, ["direct", "channel"], self.write_pairs(), int(seed))
+                copying = {role: replace(config.model(role), copy=True) for role in config.models}
+                return replace(config, **copying)  # type: ignore[arg-type]
+            case ["fit" | "reverse", _, _, _]:
+                return few.few_config(self, run)
             case ["uni", seed]:
                 return self.make_config(run, ["direct"], self.write_pairs(), int(seed), bidirectional=False)
             case ["seq2seq" | "attention" as role, seed]:

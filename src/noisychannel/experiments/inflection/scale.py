@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.experiments.settings import MeasuringSettings
+from noisychannel.fitting.plan import Plan
 from noisychannel.training.config import ModelConfig
 
 
@@ -44,6 +46,12 @@ class Scale(MeasuringSettings):
     """Weights are tuned on the dev items of so many types, drawn at random."""
     back_translated: tuple[int, ...] = (4_000, 16_000)
     """Back-translated forms of each type; the best amount is chosen on dev."""
+    planned: Mapping[str, int] = field(default_factory=dict)
+    """At most so much of what ``fit`` plans: ``{"updates": 100, "made_up": 200}``."""
+
+    def limited(self, plan: Plan) -> Plan:
+        """A plan with no more than ``planned``."""
+        return replace(plan, **{name: min(most, getattr(plan, name)) for name, most in self.planned.items()})
 
 
 QUICK = Scale(
@@ -60,5 +68,6 @@ QUICK = Scale(
     search=SearchSettings(k1=10, k2=5, max_growth=8),
     tuning=SearchSettings(k1=10, k2=5, max_growth=8),
     iterations=2,
+    planned={"updates": 200, "hidden_size": 64, "made_up": 400, "words_given_inputs": 300},
 )
 """A few minutes on two cores. Its figures show that everything works, and nothing else."""

@@ -6,6 +6,7 @@ vocabularies of the former.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -13,15 +14,23 @@ from typing import Literal
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.inflection.data import TaggedPair, TrainDevTest, read_unpaired, read_wiktionary
 from noisychannel.experiments.inflection.experiment import Inflection, Lists
-from noisychannel.experiments.inflection.rows import PAPER, STRICT, whole_design
+from noisychannel.experiments.inflection.few import few_rows
+from noisychannel.experiments.inflection.rows import PAIRS, PAPER, STRICT, whole_design
 from noisychannel.experiments.inflection.scale import QUICK, Scale
 from noisychannel.experiments.inflection.strict import german_noun_paradigms, held_out_paradigms, without_lemmas
 from noisychannel.experiments.settings import Setup
 
 WordClass = Literal["noun", "verb"]
 
+
+def _with_few(name: str, about: str) -> Design:
+    """With a block of what few pairs need."""
+    whole = whole_design(name, about)
+    return replace(whole, blocks={**whole.blocks, "few": few_rows(PAIRS)})
+
+
 DESIGNS: dict[WordClass, Design] = {
-    "noun": whole_design("inflection-nouns", "German nouns of Wiktionary, the paper's data: models for each type"),
+    "noun": _with_few("inflection-nouns", "German nouns of Wiktionary, the paper's data: models for each type"),
     "verb": whole_design("inflection-verbs", "German verbs of Wiktionary, the paper's data: models for each type"),
 }
 FULL: dict[WordClass, Scale] = {
