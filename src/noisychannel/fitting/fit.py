@@ -20,7 +20,7 @@ from pathlib import Path
 from noisychannel.arguments import dump_config
 from noisychannel.atomic import write_bytes
 from noisychannel.data.prepare import DataConfig
-from noisychannel.data.rows import Row
+from noisychannel.data.rows import Columns, Row
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
@@ -28,6 +28,7 @@ from noisychannel.evaluation.table import EvaluationTable
 from noisychannel.fitting.estimate import Estimate, baseline_texts, baselines_of, estimate, what_helps
 from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
+from noisychannel.fitting.inputs import choose_words
 from noisychannel.fitting.options import FitOptions, UserData, write_rows
 from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, dev_size, make_plan, run_config
 from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare, duration
@@ -53,6 +54,9 @@ from noisychannel.training.run import prepare_run, train_runs
 from noisychannel.tuning.run import tuned_system
 from noisychannel.weights import own_terms, write_systems
 
+MATERIAL = 20_000
+"""So many words are material enough for made-up pairs."""
+WORD_COLUMNS = Columns(("output", "features"), ("", ""))
 BLOCKS = 3
 """Without folds, the weights of each third of dev are tuned on the others for the estimate."""
 ITERATIONS = 3
@@ -154,6 +158,9 @@ class _Fit:
             write_rows(self.work.train_file(part.name), part.train, self.data.columns)
             if part.held_out:
                 write_rows(self.work.held_out_file(part.name), part.held_out, self.data.columns)
+        if len(self.data.words) > MATERIAL:
+            material = choose_words(self.data.words, (), MATERIAL, self.facts.tagged_words, self.options.seed)
+            write_rows(self.work.material_file, material, WORD_COLUMNS)
         # All pairs: a symbol of a held-out pair is in the vocabulary, but its models have not seen it.
         everything = replace(self._data(self.parts[-1], {}), vocabularies=None)
         if self.parts[-1].held_out:
@@ -164,7 +171,7 @@ class _Fit:
         if not RunDirectory(self.work.vocabulary).header_file.exists():
             prepare_run(self._config(everything, self.work.vocabulary, ("direct", "channel", "lm")), _quiet)
         if self.plan.words_given_inputs:
-            self.reverse.prepare(everything)
+            self.reverse.prepare(self._without_lm(everything, self.plan.reverse_made_up))
 
     def _data(self, part: Part, made: dict[str, int]) -> DataConfig:
         train = str(self.work.train_file(part.name))
@@ -181,6 +188,14 @@ class _Fit:
             data = replace(data, unpaired=[words], unpaired_columns=",".join(TAGGED.roles))
         return replace(data, further=[str(self.work.further_file(part.name))])
 
+    def _without_lm(self, data: DataConfig, made_up: int) -> DataConfig:
+        """The data of a run without a language model: words are only material for made-up pairs; some are enough."""
+        if not made_up or not data.unpaired:
+            return replace(data, unpaired=[], unpaired_columns="output")
+        if len(self.data.words) <= MATERIAL:
+            return data
+        return replace(data, unpaired=[str(self.work.material_file)], unpaired_columns=",".join(WORD_COLUMNS.roles))
+
     def _config(self, data: DataConfig, run_dir: Path, models: tuple[Role, ...]) -> RunConfig:
         options = self.options
         return run_config(self.plan, data, run_dir, models, seed=options.seed, device=options.device, jobs=options.jobs)
@@ -190,7 +205,11 @@ class _Fit:
     def _give_inputs(self) -> dict[str, int]:
         """Train the reverse models, and write the further pairs of each part; how many there are."""
         with self.stages.stage(REVERSE) as advance:
-            self._train_runs([self.reverse.config(part, self._data(part, {})) for part in self.parts], advance)
+            made_up = self.plan.reverse_made_up
+            self._train_runs(
+                [self.reverse.config(part, self._without_lm(self._data(part, {}), made_up)) for part in self.parts],
+                advance,
+            )
         with self.stages.stage(INPUTS) as advance:
             made = self.reverse.give_inputs(self.parts, advance)
         if not made[ALL]:
@@ -204,7 +223,10 @@ class _Fit:
             for part in self.parts:
                 with_lm = part.name == ALL or not self.plan.shares_lm
                 models: tuple[Role, ...] = ("direct", "channel", "lm") if with_lm else ("direct", "channel")
-                configs.append(self._config(self._data(part, made), self.work.run(part.name), models))
+                data = self._data(part, made)
+                if not with_lm:
+                    data = self._without_lm(data, self.plan.made_up)
+                configs.append(self._config(data, self.work.run(part.name), models))
             self._train_runs(configs, advance)
 
     def _train_runs(self, configs: Sequence[RunConfig], advance: Callable[[float], None]) -> None:
