@@ -19,6 +19,7 @@ from noisychannel.fitting.fit import FitResult, fit
 from noisychannel.fitting.options import FitOptions
 from noisychannel.fitting.progress import Progress
 from noisychannel.fitting.report import describe
+from noisychannel.fitting.work import Work
 from noisychannel.reporting import Silent
 from noisychannel.runs import RunDirectory
 from noisychannel.tuning.run import tune_run
@@ -48,7 +49,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of a second."""
     for name, value in {
-        "HIDDEN": 16, "EMBEDDING": 8, "UPDATES": 12, "EPOCHS": 1, "BATCH": 8, "LEARNING_RATE": 0.03, "MADE_UP": 100,
+        "HIDDEN": 16, "EMBEDDING": 8, "UPDATES": 25, "EPOCHS": 1, "BATCH": 8, "LEARNING_RATE": 0.03, "MADE_UP": 100,
         "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 4, "K2": 2, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10,
         "LM_MOST": 20, "WORDS_ALONE": 50, "FOLDS": 2,
     }.items():  # fmt: skip
@@ -158,8 +159,10 @@ def test_a_finished_fit_is_not_repeated(fitted: tuple[FitOptions, FitResult, Lis
         fit(replace(options, seed=2), Listener())
 
 
-def test_an_interrupted_fit_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = write_data(tmp_path, seed=2)
+def test_an_interrupted_fit_resumes(
+    fitted: tuple[FitOptions, FitResult, Listener], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = write_data(tmp_path)
     with monkeypatch.context() as interrupting:
         interrupting.setattr(fitting, "do_tasks", _interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -179,8 +182,14 @@ def test_an_interrupted_fit_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert direct.stat().st_mtime_ns == before
     assert not (options.place / ".fit").exists()
     # As if nothing had happened.
-    again = fit(replace(options, overwrite=True), Listener())
-    assert again.done.estimates == resumed.done.estimates
+    assert resumed.done.estimates == fitted[1].done.estimates
+    assert (options.place / "data" / "inputs.tsv").read_bytes() == (
+        fitted[0].place / "data" / "inputs.tsv"
+    ).read_bytes()
+    # Starting over removes what was there, and nothing else.
+    (options.place / "letter.txt").write_text("dear")
+    Work(options.place).clear()
+    assert [path.name for path in options.place.iterdir()] == ["letter.txt"]
 
 
 def _interrupt(*arguments: object) -> None:

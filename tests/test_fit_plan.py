@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
+from noisychannel.fitting import progress
 from noisychannel.fitting.estimate import what_helps
 from noisychannel.fitting.facts import Facts, choose_units, count_facts
 from noisychannel.fitting.folds import Part, assign_folds, make_parts
@@ -120,6 +121,23 @@ def test_a_plan_is_shortened_to_its_time() -> None:
     assert sum(estimate_stages(short, FACTS, speed).values()) <= 180
     assert short.updates < plan.updates
     assert "3 minutes" in short.reasons[-1]
+
+
+def test_the_time_left_follows_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    told: list[progress.Progress] = []
+    stages = progress.Stages({"done before": 50.0, "one": 40.0, "two": 60.0}, told.append)
+    assert told == []
+    with stages.stage("done before"):
+        pass
+    assert (told[0].share, told[0].seconds_left) == (0.0, 150.0)
+    with stages.stage("one") as advance:
+        now = 80.0  # twice as long as estimated
+        advance(1.0)
+    assert told[-1].share == pytest.approx(90 / 150)
+    assert told[-1].seconds_left == pytest.approx(120.0)
+    assert str(told[-1]) == "stage 2 of 3, one: 60 %, about 2 min left"
 
 
 inputs_and_tags = st.lists(st.tuples(st.sampled_from("abcdefghij"), st.sampled_from("XYZ")), min_size=20, max_size=60)

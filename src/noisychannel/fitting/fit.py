@@ -20,7 +20,7 @@ from pathlib import Path
 from noisychannel.arguments import dump_config
 from noisychannel.atomic import write_bytes
 from noisychannel.data.prepare import DataConfig
-from noisychannel.data.rows import Row
+from noisychannel.data.rows import Columns, Row
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
@@ -53,11 +53,14 @@ from noisychannel.training.run import prepare_run, train_runs
 from noisychannel.tuning.run import tuned_system
 from noisychannel.weights import own_terms, write_systems
 
+MATERIAL = 20_000
+"""So many words are material enough for made-up pairs."""
+WORD_COLUMNS = Columns(("output", "features"), ("", ""))
 BLOCKS = 3
 """Without folds, the weights of each third of dev are tuned on the others for the estimate."""
 ITERATIONS = 3
 """Most rounds of decoding while weights are tuned."""
-DECODINGS = 20
+DECODINGS = 30
 """About so often the held-out pairs are decoded while weights are tuned."""
 
 
@@ -153,15 +156,17 @@ class _Fit:
             write_rows(self.work.train_file(part.name), part.train, self.data.columns)
             if part.held_out:
                 write_rows(self.work.held_out_file(part.name), part.held_out, self.data.columns)
-        words = choose_words(
-            self.data.words, (), self.plan.words_given_inputs, self.facts.tagged_words, self.options.seed
-        )
+        tagged = self.facts.tagged_words
+        words = choose_words(self.data.words, (), self.plan.words_given_inputs, tagged, self.options.seed)
         some = self.data.pairs[0].input
         write_rows(
             self.work.symbols_file,
             [word._replace(input=word.output if self.plan.copy else some, further=()) for word in words],
             self.data.columns,
         )
+        if len(self.data.words) > MATERIAL:
+            material = choose_words(self.data.words, (), MATERIAL, tagged, self.options.seed)
+            write_rows(self.work.words_file, material, WORD_COLUMNS)
         # All pairs: a symbol of a held-out pair is in the vocabulary, but its models have not seen it.
         everything = replace(
             self._data(self.parts[-1], {}), vocabularies=None, further=[str(self.work.symbols_file)] if words else []
@@ -171,7 +176,7 @@ class _Fit:
         if not RunDirectory(self.work.vocabulary).header_file.exists():
             prepare_run(self._config(everything, self.work.vocabulary, ("direct", "channel", "lm")), _quiet)
         if words and not RunDirectory(self.work.reverse_vocabulary).header_file.exists():
-            prepare_run(self._reverse_config(everything, self.work.reverse_vocabulary), _quiet)
+            prepare_run(self._reverse_config(self._without_lm(everything), self.work.reverse_vocabulary), _quiet)
 
     def _data(self, part: Part, made: dict[str, int]) -> DataConfig:
         train = str(self.work.train_file(part.name))
@@ -182,6 +187,14 @@ class _Fit:
             further=[str(self.work.further_file(part.name))] if made.get(part.name) else [],
             vocabularies=str(self.work.vocabulary),
         )
+
+    def _without_lm(self, data: DataConfig) -> DataConfig:
+        """The data of a run without a language model: words are only material for made-up pairs; some are enough."""
+        if not self.plan.made_up or not data.unpaired:
+            return replace(data, unpaired=[], unpaired_columns="output")
+        if len(self.data.words) <= MATERIAL:
+            return data
+        return replace(data, unpaired=[str(self.work.words_file)], unpaired_columns=",".join(WORD_COLUMNS.roles))
 
     def _config(self, data: DataConfig, run_dir: Path, models: tuple[Role, ...]) -> RunConfig:
         options = self.options
@@ -199,7 +212,7 @@ class _Fit:
         with self.stages.stage(REVERSE) as advance:
             configs = [
                 self._reverse_config(
-                    replace(self._data(part, {}), vocabularies=str(self.work.reverse_vocabulary)),
+                    self._without_lm(replace(self._data(part, {}), vocabularies=str(self.work.reverse_vocabulary))),
                     self.work.reverse(part.name),
                 )
                 for part in self.parts
@@ -234,7 +247,8 @@ class _Fit:
             for part in self.parts:
                 with_lm = part.name == ALL or not self.plan.lm_words_alone
                 models: tuple[Role, ...] = ("direct", "channel", "lm") if with_lm else ("direct", "channel")
-                configs.append(self._config(self._data(part, made), self.work.run(part.name), models))
+                data = self._data(part, made) if with_lm else self._without_lm(self._data(part, made))
+                configs.append(self._config(data, self.work.run(part.name), models))
             self._train_runs(configs, advance)
 
     def _train_runs(self, configs: Sequence[RunConfig], advance: Callable[[float], None]) -> None:

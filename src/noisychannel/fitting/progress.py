@@ -11,6 +11,11 @@ from typing import NamedTuple, Protocol
 from noisychannel.reporting import Reporter
 from noisychannel.training.events import Advanced, Event, Finished, Started
 
+SKIPPED = 0.05
+"""A stage that takes less than this share of its estimate was done before."""
+TRUSTED = 0.2
+"""After this share of the work, the time that is left follows from its pace alone."""
+
 
 class Progress(NamedTuple):
     """How far the work is."""
@@ -48,11 +53,13 @@ class Stages:
         self.began = time.monotonic()
         self.done = 0.0
         """Estimated seconds of what is complete."""
+        self.skipped = 0.0
+        """Of these, what an earlier command had done."""
 
     @contextmanager
     def stage(self, label: str) -> Iterator[Callable[[float], None]]:
         """Work on a stage; call what it gives with the share of the stage that is done."""
-        own = self.seconds[label]
+        own, began = self.seconds[label], time.monotonic()
 
         def advance(share: float) -> None:
             self.tell(self._progress(label, self.done + own * min(1.0, max(0.0, share))))
@@ -60,14 +67,17 @@ class Stages:
         advance(0.0)
         yield advance
         self.done += own
+        if time.monotonic() - began < SKIPPED * own:
+            self.skipped += own
+        own = 0.0
         advance(0.0)
 
     def _progress(self, label: str, done: float) -> Progress:
         total = sum(self.seconds.values())
-        passed = time.monotonic() - self.began
+        passed, worked = time.monotonic() - self.began, done - self.skipped
         # The pace is trusted more the longer it has been observed; at first the estimate counts.
-        trust = min(1.0, done / max(1e-9, 0.2 * total))
-        pace = trust * (passed / done if done else 1.0) + (1 - trust)
+        trust = min(1.0, worked / max(1e-9, TRUSTED * total))
+        pace = trust * (passed / worked if worked else 1.0) + (1 - trust)
         return Progress(
             self.order.index(label) + 1, len(self.order), label, done / max(total, 1e-9), pace * max(0.0, total - done)
         )

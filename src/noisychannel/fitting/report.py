@@ -32,6 +32,9 @@ def describe(result: FitResult) -> Iterator[str]:
     if plan.folds:
         share = (plan.folds - 1) / plan.folds
         yield f"The models of the run have seen all pairs; those of the estimate had {100 * share:.0f} % of them."
+    facts = done.begun.facts
+    if facts.inputs < facts.pairs:
+        yield "All held-out inputs are new to the models; inputs that are among the pairs can do better."
     yield "The weights of each estimate were tuned on other pairs than it is measured on."
     yield from _verdict(result)
     yield f"run: {result.run_dir}    (decode, evaluate and score work on it)"

@@ -79,6 +79,11 @@ class Work:
         return self.path / "vocabulary-reverse"
 
     @property
+    def words_file(self) -> Path:
+        """Some of the words."""
+        return self.path / "words.tsv"
+
+    @property
     def symbols_file(self) -> Path:
         """Pairs for the vocabularies alone: symbols and tags that words have and pairs may not have."""
         return self.path / "vocabulary.tsv"
