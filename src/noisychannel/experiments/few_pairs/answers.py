@@ -53,7 +53,8 @@ def write_answers(task: AnswerTask) -> str:
     }
     task.file.parent.mkdir(parents=True, exist_ok=True)
     write_text(task.file, json.dumps(record, ensure_ascii=False) + "\n")
-    return f"{task.system} {task.task.name}: {about}"
+    shown = ", ".join(f"{name} {value}" for name, value in about.items() if isinstance(value, str | int | float))
+    return f"{task.system} {task.task.name}: {shown}"
 
 
 def read_answers(file: Path) -> Answer:
