@@ -213,7 +213,7 @@ def test_more_pairs_are_split_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_words_without_tags_are_given_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "UPDATES", 60)
+    monkeypatch.setattr(plan, "UPDATES", 100)
     options = replace(write_data(tmp_path, pairs=30), columns="unimorph", keep_work=True)
     pairs = [(x, f"{y}{'sz'[n % 2]}", f"N;{'AB'[n % 2]}") for n, (x, y) in enumerate(rows_of(Path(options.pairs)))]
     Path(options.pairs).write_text("".join("\t".join(row) + "\n" for row in pairs))
