@@ -50,13 +50,14 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of a second."""
     for name, value in {
         "HIDDEN": 16, "EMBEDDING": 8, "UPDATES": 25, "EPOCHS": 1, "BATCH": 8, "LEARNING_RATE": 0.03, "MADE_UP": 100,
-        "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 4, "K2": 2, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10,
+        "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 2, "K2": 1, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10,
         "LM_MOST": 20, "WORDS_ALONE": 50, "FOLDS": 2,
     }.items():  # fmt: skip
         monkeypatch.setattr(plan, name, value)
     monkeypatch.setattr(inputs, "LEAST_CONFIDENCE", -100.0)
     monkeypatch.setattr(fitting, "ITERATIONS", 1)
     monkeypatch.setattr(timing, "LEAST_UPDATES", 10)
+    monkeypatch.setattr(timing, "MEASURED", 1)
 
 
 def write_data(directory: Path, pairs: int = 24, words: int = 60, seed: int = 1) -> FitOptions:
