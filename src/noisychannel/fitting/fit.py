@@ -115,6 +115,7 @@ class _Fit:
             work.clear()
             work.begin(begun_now(options, files, facts, plan))
         self.plan, self.facts, self.speed = plan, facts, speed
+        self.words = self._words()
         self.stages = Stages(stages, self.reporter.progress)
         self.parts = make_parts(self.data.pairs, plan.folds, plan.dev_pairs, options.seed)
         with self.stages.stage(PREPARE):
@@ -137,7 +138,12 @@ class _Fit:
                 "leave it out"
             )
         plan = before or make_plan(
-            facts, folds=options.folds, copy=options.copy, made_up=options.made_up, inputs=options.inputs
+            facts,
+            folds=options.folds,
+            copy=options.copy,
+            made_up=options.made_up,
+            inputs=options.inputs,
+            lexicon=options.lexicon,
         )
         speed = measure_speed(plan, facts, options.device, options.jobs)
         return (plan if before is not None else shortened(plan, facts, speed, options.minutes)), speed
@@ -150,6 +156,12 @@ class _Fit:
 
     # Data.
 
+    def _words(self) -> tuple[Row, ...]:
+        """The words, or those that are not outputs of pairs if the plan leaves these out."""
+        if not self.plan.without_outputs:
+            return self.data.words
+        return tuple(choose_words(self.data.words, self.data.pairs, len(self.data.words), self.facts.tagged_words, 1))
+
     def _prepare(self) -> None:
         """The pairs of each part, and vocabularies that all runs share."""
         for part in self.parts:
@@ -157,15 +169,17 @@ class _Fit:
             if part.held_out:
                 write_rows(self.work.held_out_file(part.name), part.held_out, self.data.columns)
         tagged = self.facts.tagged_words
-        words = choose_words(self.data.words, (), self.plan.words_given_inputs, tagged, self.options.seed)
+        words = choose_words(self.words, (), self.plan.words_given_inputs, tagged, self.options.seed)
         some = self.data.pairs[0].input
         write_rows(
             self.work.symbols_file,
             [word._replace(input=word.output if self.plan.copy else some, further=()) for word in words],
             self.data.columns,
         )
-        if len(self.data.words) > MATERIAL:
-            material = choose_words(self.data.words, (), MATERIAL, tagged, self.options.seed)
+        if self.plan.without_outputs:
+            write_rows(self.work.unlisted_file, self.words, WORD_COLUMNS)
+        if len(self.words) > MATERIAL:
+            material = choose_words(self.words, (), MATERIAL, tagged, self.options.seed)
             write_rows(self.work.words_file, material, WORD_COLUMNS)
         # All pairs: a symbol of a held-out pair is in the vocabulary, but its models have not seen it.
         everything = replace(
@@ -180,8 +194,13 @@ class _Fit:
 
     def _data(self, part: Part, made: dict[str, int]) -> DataConfig:
         train = str(self.work.train_file(part.name))
+        words = self.data.config
+        if self.plan.without_outputs:
+            columns = ",".join(WORD_COLUMNS.roles)
+            words = replace(words, unpaired=[str(self.work.unlisted_file)], unpaired_columns=columns)
+            words = words if self.words else replace(words, unpaired=[], unpaired_columns="output")
         return replace(
-            self.data.config,
+            words,
             train=[train],
             dev=[str(self.work.held_out_file(part.name)) if part.held_out else train],
             further=[str(self.work.further_file(part.name))] if made.get(part.name) else [],
@@ -192,7 +211,7 @@ class _Fit:
         """The data of a run without a language model: words are only material for made-up pairs; some are enough."""
         if not self.plan.made_up or not data.unpaired:
             return replace(data, unpaired=[], unpaired_columns="output")
-        if len(self.data.words) <= MATERIAL:
+        if len(self.words) <= MATERIAL:
             return data
         return replace(data, unpaired=[str(self.work.words_file)], unpaired_columns=",".join(WORD_COLUMNS.roles))
 
@@ -222,7 +241,7 @@ class _Fit:
             tasks = {
                 part.name: make_tasks(
                     self.work.reverse(part.name),
-                    choose_words(self.data.words, part.train, self.plan.words_given_inputs, tagged, options.seed),
+                    choose_words(self.words, part.train, self.plan.words_given_inputs, tagged, options.seed),
                     self.work.inputs(part.name),
                     tagged,
                     options.device,
@@ -300,7 +319,7 @@ class _Fit:
             metric.name,
             len(rows),
             (*self._baselines(parts, rows, metric), *found),
-            tuple(what_helps(self.facts, parts, right, self.data.words)),
+            tuple(what_helps(self.facts, parts, right, self.words)),
             made.get(ALL, 0),
             round(time.monotonic() - self.began, 1),
         )
@@ -351,6 +370,8 @@ class _Fit:
             further=[keep(self.work.further_file(ALL), "inputs.tsv")] if made.get(ALL) else [],
             vocabularies=None,
         )
+        if self.plan.without_outputs and data.unpaired:
+            data.unpaired = [keep(self.work.unlisted_file, "words.tsv")]
         run = RunDirectory.open(self.work.run_dir)
         run.write_config(dump_config(self._config(data, run.path, ("direct", "channel", "lm"))))
 

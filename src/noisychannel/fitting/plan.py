@@ -46,6 +46,8 @@ WORDS_ALONE = 1_000
 """With so many words, the language model is trained on them alone."""
 SMALL_INVENTORY = 200
 """A side with more different words than this is running text."""
+LISTED = 0.99
+"""If so many outputs of pairs are among the words, the list was probably made from them, among others."""
 K1, K2 = 10, 5
 
 
@@ -76,6 +78,8 @@ class Plan:
     lm_words_alone: bool
     """The language model and the word list see the words alone, so that all folds share them."""
     word_list: bool
+    without_outputs: bool
+    """Outputs of pairs are left out of the words, so that held-out answers are not listed more often than new ones."""
     k1: int
     k2: int
     reasons: tuple[str, ...] = ()
@@ -99,6 +103,7 @@ def make_plan(
     copy: bool | None = None,
     made_up: int | None = None,
     inputs: int | None = None,
+    lexicon: bool | None = None,
 ) -> Plan:
     """Choose by rule; what the caller gives is not chosen."""
     copying = _copying(facts) if copy is None else copy
@@ -129,10 +134,11 @@ def make_plan(
         lm_updates=min(LM_MOST, max(LM_LEAST, LM_EPOCHS * outputs // LM_BATCH)),
         lm_words_alone=alone,
         word_list=facts.words > 0 and not _running_text(facts),
+        without_outputs=facts.words > 0 and (facts.listed >= LISTED if lexicon is None else not lexicon),
         k1=K1,
         k2=K2,
     )
-    chosen = {"--folds": folds, "--copy": copy, "--made_up": made_up, "--inputs": inputs}
+    chosen = {"--folds": folds, "--copy": copy, "--made_up": made_up, "--inputs": inputs, "--lexicon": lexicon}
     return replace(plan, reasons=_reasons(facts, plan, {name for name, value in chosen.items() if value is not None}))
 
 
@@ -284,6 +290,14 @@ def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
     found.append(f"language model: {plan.lm_hidden_size} units, {plan.lm_updates:,} updates, on {source}")
     if plan.word_list:
         found.append("the words are also a list of likely outputs, whose weight is tuned")
+    if plan.without_outputs:
+        why = (
+            "as given" if "--lexicon" in given else f"{100 * facts.listed:.0f} % of them are listed, as if by intention"
+        )
+        found.append(
+            f"the outputs of the pairs are left out of the words: {why}; --lexicon true if outputs of new inputs are "
+            "listed just as often"
+        )
     found.append(f"search: k1 {plan.k1}, k2 {plan.k2}: outputs are short, and wider searches gain little")
     return tuple(found)
 
