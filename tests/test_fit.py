@@ -258,9 +258,15 @@ def test_the_command_takes_words_twice_and_dashes(tmp_path: Path, capsys: pytest
     complaint = capsys.readouterr().err
     assert "too few to hold out" in complaint
     assert complaint.count("\n") == 1
-    assert main(["fit", *words, "--inputs", "0", "--made-up", "0", "--jobs", "1", "--device", "cpu"]) == 0
+    words += ["--inputs", "0", "--made-up", "0", "--lexicon", "false"]
+    assert main(["fit", *words, "--jobs", "1", "--device", "cpu"]) == 0
     printed = capsys.readouterr()
     assert "what would help most" in printed.out
     assert "stage 1 of 3" in printed.err
     record = json.loads((tmp_path / "run" / "fit.json").read_text())
     assert record["begun"]["facts"]["words"] == 16
+    # The outputs of pairs are no words.
+    left = {row[0] for row in rows_of(tmp_path / "run" / "data" / "words.tsv")}
+    assert len(left) == 12
+    assert not left & {row[1] for row in rows_of(Path(options.pairs))}
+    assert RunDirectory.open(tmp_path / "run").data_config.unpaired == [str(tmp_path / "run" / "data" / "words.tsv")]

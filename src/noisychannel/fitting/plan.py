@@ -106,6 +106,10 @@ def make_plan(
     lexicon: bool | None = None,
 ) -> Plan:
     """Choose by rule; what the caller gives is not chosen."""
+    without_outputs = facts.words > 0 and (facts.listed >= LISTED if lexicon is None else not lexicon)
+    counted = facts
+    if without_outputs:
+        facts = replace(facts, words=max(0, facts.words - facts.pairs))
     copying = _copying(facts) if copy is None else copy
     given = _given_inputs(facts) if inputs is None else min(inputs, facts.words)
     new = _made_up(facts, given) if made_up is None else made_up
@@ -134,12 +138,12 @@ def make_plan(
         lm_updates=min(LM_MOST, max(LM_LEAST, LM_EPOCHS * outputs // LM_BATCH)),
         lm_words_alone=alone,
         word_list=facts.words > 0 and not _running_text(facts),
-        without_outputs=facts.words > 0 and (facts.listed >= LISTED if lexicon is None else not lexicon),
+        without_outputs=without_outputs,
         k1=K1,
         k2=K2,
     )
     chosen = {"--folds": folds, "--copy": copy, "--made_up": made_up, "--inputs": inputs, "--lexicon": lexicon}
-    return replace(plan, reasons=_reasons(facts, plan, {name for name, value in chosen.items() if value is not None}))
+    return replace(plan, reasons=_reasons(counted, plan, {name for name, value in chosen.items() if value is not None}))
 
 
 def dev_size(pairs: int) -> int:
@@ -291,9 +295,7 @@ def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
     if plan.word_list:
         found.append("the words are also a list of likely outputs, whose weight is tuned")
     if plan.without_outputs:
-        why = (
-            "as given" if "--lexicon" in given else f"{100 * facts.listed:.0f} % of them are listed, as if by intention"
-        )
+        why = "as given" if "--lexicon" in given else f"{100 * facts.listed:.0f} % of them are listed"
         found.append(
             f"the outputs of the pairs are left out of the words: {why}; --lexicon true if outputs of new inputs are "
             "listed just as often"
