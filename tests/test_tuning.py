@@ -451,8 +451,7 @@ def test_the_tuned_score_is_never_below_that_of_the_direct_model() -> None:
 def test_the_start_counts_and_wins_what_ties() -> None:
     world = World(TRUTH)
     tuned = tune(FULL, world.decode, world.pool(), start=TRUTH)
-    assert tuned.dev_score >= 95
-    assert numbers(tuned.weights) == pytest.approx(numbers(TRUTH), abs=0.5)
+    assert (tuned.weights, tuned.dev_score) == (TRUTH, 100.0)
     never = CandidatePool(make_metric("accuracy"), [["never said"]] * 40, [words] * 40)
     assert tune(FULL, world.decode, never, start=TRUTH).weights == TRUTH
 
@@ -479,6 +478,19 @@ def test_a_start_that_runs_no_model_is_helped_by_one_that_runs_all() -> None:
     tuned = tune(FULL, world.decode, world.pool(), iterations=2, start=DIRECT_ONLY)
     assert world.decoded[:2] == [DIRECT_ONLY, FULL.start]
     assert tuned.dev_score > tuned.history[0].decoded_score + 40
+
+
+def test_a_result_says_whether_dev_can_tell_its_weights_from_the_start() -> None:
+    world = World(TRUTH)
+    tuned = tune(FULL, world.decode, world.pool(), iterations=3)
+    assert tuned.p_start is not None
+    assert tuned.p_start < 0.01
+    assert tuned.remark == ""
+    assert tuned.expected_score is not None
+    kept = tune(FULL, world.decode, world.pool(), start=TRUTH)
+    assert (kept.p_start, kept.remark) == (None, "start weights kept")
+    assert "p=0.30" in replace(tuned, p_start=0.3).remark
+    assert tune(SYSTEMS["direct"], world.decode, world.pool()).remark == ""
 
 
 def test_the_same_seed_gives_the_same_result() -> None:

@@ -43,6 +43,10 @@ class SystemRecord(ClosedRecord):
     signature: str | None = None
     dev_score: float | None = None
     dev_sentences: int | None = None
+    expected_score: float | None = None
+    """The expected metric of the weights on the candidates of dev."""
+    p_start: float | None = None
+    """The p-value of the difference on dev between these weights and the start weights."""
     history: Sequence[Mapping[str, float | Mapping[str, float] | None]] = ()
 
     def __post_init__(self) -> None:

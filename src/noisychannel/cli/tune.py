@@ -61,6 +61,7 @@ def run(words: list[str]) -> int:
     width = max(len(result.system) for result in results)
     for result in results:
         weights = "  ".join(f"{name} {value:.3g}" for name, value in result.weights.by_name().items())
-        print(f"{result.system:<{width}}  dev {result.metric} {result.dev_score:.2f}  weights: {weights}")
+        remark = f"  ({result.remark})" if result.remark else ""
+        print(f"{result.system:<{width}}  dev {result.metric} {result.dev_score:.2f}  weights: {weights}{remark}")
     print(f"noisychannel: decode {options.run} now uses {read_system(directory.groups()[0]).name}", file=sys.stderr)
     return 0

@@ -93,11 +93,21 @@ class TuningRecord(Record):
     metric: str
     signature: str
     history: tuple[StepRecord, ...]
+    expected_score: float | None = None
+    p_start: float | None = None
 
     def result(self) -> TuningResult:
         history = [
             TuningStep(Weights.of(step.weights), step.pool_score, step.decoded_score, step.pool_size)
             for step in self.history
         ]
-        weights = Weights.of(self.weights)
-        return TuningResult(self.system, weights, self.dev_score, self.metric, self.signature, tuple(history))
+        return TuningResult(
+            self.system,
+            Weights.of(self.weights),
+            self.dev_score,
+            self.metric,
+            self.signature,
+            tuple(history),
+            self.expected_score,
+            self.p_start,
+        )

@@ -5,9 +5,10 @@ tells little about other inputs. Two things make it reliable.
 
 **The expected metric.** Each sentence chooses candidate c of its list with the probability
 
-    p_w(c) = exp(κ·O_w(x, y_c) / σ_w) / Σ_c' exp(κ·O_w(x, y_c') / σ_w)
+    p_w(c) = exp(κ·O_w(x, y_c) / |w|) / Σ_c' exp(κ·O_w(x, y_c') / |w|)      κ = 3·(N / 100)^(1/3)
 
-σ_w is the standard deviation of O_w within lists, so only the ratios of the weights matter, as for the best candidate.
+|w| is the sum of the weights of the direct model, the channel and the language model, so only the ratios of the weights
+matter, as for the best candidate. With more items N there is less noise to smooth: κ grows.
 The statistics of the metric are averaged under p_w, summed over sentences, and scored. So a candidate counts for more
 if it wins clearly than if it wins by a hair, and close losers count too.
 
@@ -21,14 +22,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from noisychannel.decode.objective import Weights
+from noisychannel.decode.objective import TERMS, Weights
 from noisychannel.evaluation.metrics import FloatArray
 from noisychannel.systems import System
 from noisychannel.tuning.lines import EQUAL
 from noisychannel.tuning.pool import SCORES_AT_ONCE, CandidateArrays
 
-SHARPNESS = 4.0
-"""κ: the standard deviation of the objective within lists, in nats, when choices become probabilities."""
+SHARPNESS = 3.0
+"""κ for 100 sentences."""
 PRICE = 1.0
 """Dev items that half a squared step costs."""
 
@@ -36,11 +37,19 @@ PRICE = 1.0
 class ExpectedScore:
     """What weights of a system are worth on some candidates, near the weights ``centre``."""
 
-    def __init__(self, candidates: CandidateArrays, system: System, centre: Weights) -> None:
-        self._candidates, self._system = candidates, system
+    def __init__(
+        self,
+        candidates: CandidateArrays,
+        system: System,
+        centre: Weights,
+        sharpness: float = SHARPNESS,
+        price: float = PRICE,
+    ) -> None:
+        self._candidates, self._system, self._price = candidates, system, price
+        self._sharpness = sharpness * (len(candidates.starts_N) / 100) ** (1 / 3)
+        self._models = [system.terms.index(name) for name in TERMS if name != "length"]
         self._sign = 1.0 if candidates.metric.higher_is_better else -1.0
         self._centre_K = self.steps(system.vector(centre)[None])[0]
-        self._covariance_TT = _covariance_within_lists(candidates)
         self.item = _change_of_one_item(candidates, system.vector(centre))
         """What the choice of one sentence can change in the metric."""
 
@@ -51,7 +60,7 @@ class ExpectedScore:
     def price(self, weights_WT: FloatArray) -> FloatArray:
         """The price of the distance to the centre, in units of the metric: [W, T] -> [W]."""
         squared_W = ((self.steps(weights_WT) - self._centre_K) ** 2).sum(axis=-1)
-        return np.asarray(PRICE * self.item * squared_W / 2, dtype=np.float64)
+        return np.asarray(self._price * self.item * squared_W / 2, dtype=np.float64)
 
     def expected(self, weights_WT: FloatArray) -> FloatArray:
         """The metric of the expected statistics: [W, T] -> [W]."""
@@ -82,21 +91,14 @@ class ExpectedScore:
     def _totals(self, weights_WT: FloatArray) -> FloatArray:
         """The expected statistics, summed over sentences: [W, T] -> [W, S]."""
         starts_N, sentence_F = self._candidates.starts_N, self._candidates.sentence_F
-        variance_W = np.einsum("wt,tu,wu->w", weights_WT, self._covariance_TT, weights_WT)
-        scale_W = SHARPNESS / np.sqrt(np.maximum(variance_W, EQUAL))
-        objective_WF = self._candidates.objective(weights_WT * scale_W[:, None])
-        objective_WF -= np.maximum.reduceat(objective_WF, starts_N, axis=1)[:, sentence_F]
-        share_WF = np.exp(objective_WF, out=objective_WF)
-        share_WF /= np.add.reduceat(share_WF, starts_N, axis=1)[:, sentence_F]
-        return np.asarray(share_WF @ self._candidates.statistics_FS, dtype=np.float64)
-
-
-def _covariance_within_lists(candidates: CandidateArrays) -> FloatArray:
-    """The covariance [T, T] of the terms around their means in each list, over all candidates."""
-    size_N = np.bincount(candidates.sentence_F)
-    mean_NT = np.add.reduceat(candidates.terms_FT, candidates.starts_N, axis=0) / size_N[:, None]
-    centred_FT = candidates.terms_FT - mean_NT[candidates.sentence_F]
-    return np.asarray(centred_FT.T @ centred_FT / len(centred_FT), dtype=np.float64)
+        size_W = np.abs(weights_WT[:, self._models]).sum(axis=1)
+        scale_W = self._sharpness / np.maximum(size_W, EQUAL)
+        # One row for each candidate: the sums over lists then run over whole rows.
+        share_FW = self._candidates.terms_FT @ (weights_WT * scale_W[:, None]).T
+        share_FW -= np.maximum.reduceat(share_FW, starts_N)[sentence_F]
+        np.exp(share_FW, out=share_FW)
+        share_FW /= np.add.reduceat(share_FW, starts_N)[sentence_F]
+        return np.asarray(share_FW.T @ self._candidates.statistics_FS, dtype=np.float64)
 
 
 def _change_of_one_item(candidates: CandidateArrays, weights_T: FloatArray) -> float:

@@ -5,7 +5,8 @@ search. So real decodings are compared, and their outputs join the pool for the 
 
 A decoding is worth its score, less its luck, less the price of its weights (``expected.py``). Luck is the difference
 between the metric and the expected metric of these weights on the pool. Without search errors that leaves what
-``optimise`` maximises; outputs that the pool promises and the search did not find count against the weights.
+``optimise`` maximises; outputs that the pool promises and the search did not find count against the weights. A decoding
+whose score is below that of the start weights is not chosen at all.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from noisychannel.evaluation.metrics import FloatArray
 from noisychannel.evaluation.significance import paired_bootstrap
 from noisychannel.systems import System
 from noisychannel.tuning.expected import ExpectedScore
+from noisychannel.tuning.lines import better
 from noisychannel.tuning.pool import CandidatePool
 from noisychannel.tuning.search import optimise
 
@@ -29,6 +31,10 @@ WORTH_DECODING = 0.05
 
 Decode = Callable[[Weights], Sequence[Sequence[Hypothesis]]]
 """The n-best lists of all development sentences under some weights, best first, none empty."""
+
+
+CANNOT_TELL = 0.05
+"""With a larger p-value, the dev items do not tell tuned weights from start weights."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,15 @@ class TuningResult:
     p_start: float | None = None
     """The p-value of the difference between this decoding and that with the start weights; None if they are these."""
 
+    @property
+    def remark(self) -> str:
+        """What to know about the weights; empty if the dev items tell that they are better than the start weights."""
+        if self.p_start is None:
+            return "start weights kept" if self.expected_score is not None else ""
+        if self.p_start > CANNOT_TELL:
+            return f"dev cannot tell them from the start weights, p={self.p_start:.2f}"
+        return ""
+
 
 def tune(
     system: System,
@@ -77,9 +92,9 @@ def tune(
     First, decode with ``start`` (default: ``system.start``), with ``known`` weights (such as those of a smaller system
     that this one contains), with the neighbours of the system and, if the direct model has weight 1, with that model
     alone. Then, up to ``iterations`` times: optimise on the pool, decode with the weights found (or with weights nearer
-    to the best so far if an earlier step did not improve), and merge. Stop if the pool promises nothing better or a
-    decoding finds nothing new. The weights stay near ``start`` unless the sentences say otherwise; the best decoding by
-    the rule at the top of this file wins, of equally good ones the earliest.
+    to the best so far if an earlier step did not improve), and merge. Stop if the pool promises nothing better or the
+    best decoding finds nothing new. The weights stay near ``start`` unless the sentences say otherwise. The best
+    decoding by the rule at the top of this file wins, of equally good ones the earliest.
     """
     start = system.start if start is None else start
     for weights in (start, *known):
@@ -118,16 +133,20 @@ def tune(
         if promised - max(values) < WORTH_DECODING * expected.item or _known(system, weights, history):
             break
         added = measure(weights, found.score if share == 1.0 else None)
-        if not added:
-            break
         values = _values(system, ExpectedScore(pool.under(system), system, start), pool, history)
         if int(np.argmax(values)) != len(history) - 1:
             share /= 2
+        elif not added:
+            break
 
     if not system.free:
         return _result(system, pool, history, 0)
     expected = ExpectedScore(pool.under(system), system, start)
-    chosen = int(np.argmax(_values(system, expected, pool, history)))
+    values = _values(system, expected, pool, history)
+    reaching = [
+        n for n, step in enumerate(history) if not better(pool.metric, history[0].decoded_score, step.decoded_score)
+    ]
+    chosen = max(reaching, key=lambda n: values[n])
     score = float(expected.expected(system.vector(history[chosen].weights)[None])[0])
     p_start = paired_bootstrap(pool.metric, statistics[chosen], statistics[0], seed=seed) if chosen else None
     return _result(system, pool, history, chosen, score, p_start)

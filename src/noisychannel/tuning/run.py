@@ -240,6 +240,8 @@ def tuned_system(
         "signature": result.signature,
         "dev_score": result.dev_score,
         "dev_sentences": sentences,
+        "expected_score": result.expected_score,
+        "p_start": result.p_start,
         "history": [{**asdict(step), "weights": step.weights.by_name()} for step in result.history],
     }
     return TunedSystem(result.system, result.weights, settings, record, terms)

@@ -60,9 +60,10 @@ def optimise(candidates: CandidateArrays, system: System, previous: Sequence[Wei
 
 
 def highest(expected: ExpectedScore, starts_WT: FloatArray, seed: int) -> FloatArray:
-    """The weights [T] of the highest value that two populations find: around the first start, and around the best."""
-    best_T = starts_WT[expected.value(starts_WT).argmax()]  # of equal ones the first
-    for start_T, spread in ((starts_WT[0], 1.0), (best_T, 0.5)):
+    """The weights [T] of the highest value found by a population around the first start, and one around the best."""
+    best = int(expected.value(starts_WT).argmax())  # of equal ones the first
+    best_T = starts_WT[best]
+    for start_T, spread in ((starts_WT[0], 1.0), *([(best_T, 0.5)] if best else [])):
         found_T = _contract(expected, start_T, spread, seed)
         if expected.value(found_T[None])[0] > expected.value(best_T[None])[0]:
             best_T = found_T
