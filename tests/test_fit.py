@@ -51,13 +51,14 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "HIDDEN": 16, "EMBEDDING": 8, "UPDATES": 25, "EPOCHS": 1, "BATCH": 8, "LEARNING_RATE": 0.03, "MADE_UP": 100,
         "MADE_UP_BESIDE_WORDS": 50,
-        "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 4, "K2": 2, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10,
+        "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 2, "K2": 1, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10,
         "LM_MOST": 20, "WORDS_ALONE": 50, "FOLDS": 2,
     }.items():  # fmt: skip
         monkeypatch.setattr(plan, name, value)
     monkeypatch.setattr(inputs, "LEAST_CONFIDENCE", -100.0)
     monkeypatch.setattr(fitting, "ITERATIONS", 1)
     monkeypatch.setattr(timing, "LEAST_UPDATES", 10)
+    monkeypatch.setattr(timing, "MEASURED", 1)
 
 
 def write_data(directory: Path, pairs: int = 24, words: int = 60, seed: int = 1) -> FitOptions:
@@ -100,7 +101,7 @@ def test_the_run_is_an_ordinary_one(fitted: tuple[FitOptions, FitResult, Listene
     tuned = read_system(run)
     assert tuned.name == result.done.default
     assert tuned.name in ("direct+lm", "direct+channel+lm", "direct+channel+lm+word_list")
-    assert NoisyChannel.load(run.path, device="cpu")("abi")[0].text
+    assert NoisyChannel.load(run.path, device="cpu")("abi")[0].hypothesis.complete
     table = evaluate_run(run, EvaluateOptions(file=options.pairs, baselines=["rules"], device="cpu", samples=10))
     assert {row.system for row in table.results} >= {"rules", "direct", "direct+channel+lm"}
     assert result.table is not None
@@ -228,7 +229,7 @@ def test_words_without_tags_are_given_tags(tmp_path: Path, monkeypatch: pytest.M
         assert len(given) > 10
         assert {tags for _, _, tags in given} <= {"N;A", "N;B"}
         assert {word for _, word, _ in given} <= set(words)
-        assert rows_of(work / f"{part}.words.tsv") == [[tags, word] for _, word, tags in given]
+        assert rows_of(work / f"{part}.words.tsv") == [[word, tags] for _, word, tags in given]
     right = sum(("N;A" if word.endswith("s") else "N;B") == tags for _, word, tags in given)
     assert right > 0.6 * len(given), "the last letter tells the tags"
     # Its tags come from the pairs of the fold, so each fold has a language model of its own.
@@ -284,9 +285,15 @@ def test_the_command_takes_words_twice_and_dashes(tmp_path: Path, capsys: pytest
     complaint = capsys.readouterr().err
     assert "too few to hold out" in complaint
     assert complaint.count("\n") == 1
-    assert main(["fit", *words, "--inputs", "0", "--made-up", "0", "--jobs", "1", "--device", "cpu"]) == 0
+    words += ["--inputs", "0", "--made-up", "0", "--lexicon", "false"]
+    assert main(["fit", *words, "--jobs", "1", "--device", "cpu"]) == 0
     printed = capsys.readouterr()
     assert "what would help most" in printed.out
     assert "stage 1 of 3" in printed.err
     record = json.loads((tmp_path / "run" / "fit.json").read_text())
     assert record["begun"]["facts"]["words"] == 16
+    # The outputs of pairs are no words.
+    left = {row[0] for row in rows_of(tmp_path / "run" / "data" / "words.tsv")}
+    assert len(left) == 12
+    assert not left & {row[1] for row in rows_of(Path(options.pairs))}
+    assert RunDirectory.open(tmp_path / "run").data_config.unpaired == [str(tmp_path / "run" / "data" / "words.tsv")]

@@ -102,6 +102,18 @@ def test_what_is_given_is_not_chosen() -> None:
     assert make_plan(replace(FACTS, words=0, tagged_words=False)).word_list is False
 
 
+def test_a_list_made_from_the_pairs_does_not_help_to_tune() -> None:
+    assert not make_plan(FACTS).without_outputs
+    listed = replace(FACTS, listed=1.0)
+    assert make_plan(listed).without_outputs
+    assert make_plan(listed).words_given_inputs == 9_900
+    assert not make_plan(listed, lexicon=True).without_outputs
+    assert make_plan(FACTS, lexicon=False).without_outputs
+    # If nothing else is listed, it is as if there were no words.
+    nothing = make_plan(replace(listed, words=100))
+    assert (nothing.lm_words_alone, nothing.word_list, nothing.words_given_inputs) == (False, False, 0)
+
+
 def test_a_plan_becomes_a_configuration() -> None:
     plan = make_plan(FACTS)
     data = DataConfig(train=["t"], dev=["d"], columns="sigmorphon2016", unpaired=["w"], unpaired_columns="output")

@@ -17,7 +17,7 @@ from noisychannel.arguments import parse_options
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.fitting.fit import fit
 from noisychannel.fitting.options import FitOptions
-from noisychannel.fitting.progress import Progress, remaining
+from noisychannel.fitting.progress import Progress, duration, remaining
 from noisychannel.fitting.report import describe
 from noisychannel.reporting import Advance
 
@@ -100,8 +100,19 @@ class FitDisplay(TerminalReporter):
     def counting(self, label: str, total: int | None = None, enabled: bool = True) -> Iterator[Advance]:
         # One live display at a time: the evaluation of test pairs counts when the bar of the stages is full.
         self.bar.stop()
+        done, began = 0, time.monotonic()
+
+        def tell(more: int) -> None:
+            nonlocal done
+            done += more
+            advance(more)
+            if self.bar.disable and total and time.monotonic() - self.shown >= SECONDS_BETWEEN_LINES:
+                self.shown = time.monotonic()
+                left = (self.shown - began) * (total - done) / max(done, 1)
+                self.say(f"test, {label}: {100 * done / total:.0f} %, about {duration(left)} left")
+
         with super().counting(label, total, enabled) as advance:
-            yield advance
+            yield tell
 
     def __enter__(self) -> Self:
         self.bar.start()

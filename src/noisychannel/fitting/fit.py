@@ -18,21 +18,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from noisychannel.arguments import dump_config
-from noisychannel.atomic import write_bytes
 from noisychannel.data.prepare import DataConfig
-from noisychannel.data.rows import Columns, Row
+from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.evaluation.table import EvaluationTable
+from noisychannel.fitting.datasets import Datasets
 from noisychannel.fitting.estimate import Estimate, baseline_texts, baselines_of, estimate, what_helps
 from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
-from noisychannel.fitting.inputs import choose_words
-from noisychannel.fitting.options import FitOptions, UserData, write_rows
+from noisychannel.fitting.options import FitOptions, UserData
 from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, dev_size, make_plan, run_config
 from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare, duration
-from noisychannel.fitting.reverse import TAGGED, ReverseRuns
+from noisychannel.fitting.reverse import ReverseRuns
 from noisychannel.fitting.timing import (
     INPUTS,
     PREPARE,
@@ -54,9 +53,7 @@ from noisychannel.training.run import prepare_run, train_runs
 from noisychannel.tuning.run import tuned_system
 from noisychannel.weights import own_terms, write_systems
 
-MATERIAL = 20_000
-"""So many words are material enough for made-up pairs."""
-WORD_COLUMNS = Columns(("output", "features"), ("", ""))
+DIRECT_CHANNEL_LM: tuple[Role, ...] = ("direct", "channel", "lm")
 BLOCKS = 3
 """Without folds, the weights of each third of dev are tuned on the others for the estimate."""
 ITERATIONS = 3
@@ -118,14 +115,17 @@ class _Fit:
         self.plan, self.facts, self.speed = plan, facts, speed
         self.stages = Stages(stages, self.reporter.progress)
         self.parts = make_parts(self.data.pairs, plan.folds, plan.dev_pairs, options.seed)
-        self.reverse = ReverseRuns(options, self.data, plan, facts, work)
+        self.datasets = Datasets(options, self.data, plan, facts, work)
+        self.reverse = ReverseRuns(options, self.data, self.datasets.words, plan, facts, work)
         with self.stages.stage(PREPARE):
             self._prepare()
         made = self._give_inputs() if plan.words_given_inputs else {}
         self._train(made)
         with self.stages.stage(TUNE) as advance:
             done = self._tune(advance, made)
-        self._settle(made)
+        # The run has its own copies of what the work directory holds, so that nothing else is needed.
+        data, run = self.datasets.settled(self.parts[-1], made), RunDirectory.open(work.run_dir)
+        run.write_config(dump_config(self._config(data, run.path, DIRECT_CHANNEL_LM)))
         work.finish(done)
         return done
 
@@ -139,7 +139,12 @@ class _Fit:
                 "leave it out"
             )
         plan = before or make_plan(
-            facts, folds=options.folds, copy=options.copy, made_up=options.made_up, inputs=options.inputs
+            facts,
+            folds=options.folds,
+            copy=options.copy,
+            made_up=options.made_up,
+            inputs=options.inputs,
+            lexicon=options.lexicon,
         )
         speed = measure_speed(plan, facts, options.device, options.jobs)
         return (plan if before is not None else shortened(plan, facts, speed, options.minutes)), speed
@@ -150,66 +155,26 @@ class _Fit:
             self.reporter.say(f"- {reason}")
         self.reporter.say(f"estimated time: {duration(seconds)} on this machine")
 
-    # Data.
+    # Training.
 
     def _prepare(self) -> None:
         """The pairs of each part, and vocabularies that all runs share."""
-        for part in self.parts:
-            write_rows(self.work.train_file(part.name), part.train, self.data.columns)
-            if part.held_out:
-                write_rows(self.work.held_out_file(part.name), part.held_out, self.data.columns)
-        if len(self.data.words) > MATERIAL:
-            material = choose_words(self.data.words, (), MATERIAL, self.facts.tagged_words, self.options.seed)
-            write_rows(self.work.material_file, material, WORD_COLUMNS)
-        # All pairs: a symbol of a held-out pair is in the vocabulary, but its models have not seen it.
-        everything = replace(self._data(self.parts[-1], {}), vocabularies=None)
-        if self.parts[-1].held_out:
-            everything.train.append(str(self.work.held_out_file(ALL)))
+        self.datasets.write(self.parts)
+        everything = self.datasets.everything(self.parts[-1])
         if self.plan.words_given_inputs:
             self.reverse.write_symbols()
             everything = replace(everything, further=[str(self.work.symbols_file)])
         if not RunDirectory(self.work.vocabulary).header_file.exists():
-            prepare_run(self._config(everything, self.work.vocabulary, ("direct", "channel", "lm")), _quiet)
+            prepare_run(self._config(everything, self.work.vocabulary, DIRECT_CHANNEL_LM), _quiet)
         if self.plan.words_given_inputs:
-            self.reverse.prepare(self._without_lm(everything, self.plan.reverse_made_up))
-
-    def _data(self, part: Part, made: dict[str, int]) -> DataConfig:
-        train = str(self.work.train_file(part.name))
-        data = replace(
-            self.data.config,
-            train=[train],
-            dev=[str(self.work.held_out_file(part.name)) if part.held_out else train],
-            vocabularies=str(self.work.vocabulary),
-        )
-        if not made.get(part.name):
-            return data
-        if self.plan.words_given_tags:
-            words = str(self.work.words_file(part.name))
-            data = replace(data, unpaired=[words], unpaired_columns=",".join(TAGGED.roles))
-        return replace(data, further=[str(self.work.further_file(part.name))])
-
-    def _without_lm(self, data: DataConfig, made_up: int) -> DataConfig:
-        """The data of a run without a language model: words are only material for made-up pairs; some are enough."""
-        if not made_up or not data.unpaired:
-            return replace(data, unpaired=[], unpaired_columns="output")
-        if len(self.data.words) <= MATERIAL:
-            return data
-        return replace(data, unpaired=[str(self.work.material_file)], unpaired_columns=",".join(WORD_COLUMNS.roles))
-
-    def _config(self, data: DataConfig, run_dir: Path, models: tuple[Role, ...]) -> RunConfig:
-        options = self.options
-        return run_config(self.plan, data, run_dir, models, seed=options.seed, device=options.device, jobs=options.jobs)
-
-    # Training.
+            self.reverse.prepare(self.datasets.without_lm(everything, self.plan.reverse_made_up))
 
     def _give_inputs(self) -> dict[str, int]:
         """Train the reverse models, and write the further pairs of each part; how many there are."""
         with self.stages.stage(REVERSE) as advance:
             made_up = self.plan.reverse_made_up
-            self._train_runs(
-                [self.reverse.config(part, self._without_lm(self._data(part, {}), made_up)) for part in self.parts],
-                advance,
-            )
+            data = [self.datasets.without_lm(self.datasets.of(part, {}), made_up) for part in self.parts]
+            self._train_runs([self.reverse.config(*each) for each in zip(self.parts, data, strict=True)], advance)
         with self.stages.stage(INPUTS) as advance:
             made = self.reverse.give_inputs(self.parts, advance)
         if not made[ALL]:
@@ -222,10 +187,10 @@ class _Fit:
             configs = []
             for part in self.parts:
                 with_lm = part.name == ALL or not self.plan.shares_lm
-                models: tuple[Role, ...] = ("direct", "channel", "lm") if with_lm else ("direct", "channel")
-                data = self._data(part, made)
+                data = self.datasets.of(part, made)
                 if not with_lm:
-                    data = self._without_lm(data, self.plan.made_up)
+                    data = self.datasets.without_lm(data, self.plan.made_up)
+                models = DIRECT_CHANNEL_LM if with_lm else DIRECT_CHANNEL_LM[:2]
                 configs.append(self._config(data, self.work.run(part.name), models))
             self._train_runs(configs, advance)
 
@@ -278,7 +243,7 @@ class _Fit:
             metric.name,
             len(rows),
             (*self._baselines(parts, rows, metric), *found),
-            tuple(what_helps(self.facts, parts, right, self.data.words)),
+            tuple(what_helps(self.facts, parts, right, self.datasets.words)),
             made.get(ALL, 0),
             round(time.monotonic() - self.began, 1),
         )
@@ -309,30 +274,9 @@ class _Fit:
         text = self.plan.output_units == "words" and self.facts.output_symbols > SMALL_INVENTORY
         return make_metric("edit_distance" if text else "accuracy", None, run.codecs()[1].config)
 
-    # The end.
-
-    def _settle(self, made: dict[str, int]) -> None:
-        """Let the run have its own copies of what the work directory holds, so that nothing else is needed."""
-        part, home = self.parts[-1], self.work.run_dir / "data"
-        home.mkdir(exist_ok=True)
-
-        def keep(file: Path, name: str) -> str:
-            if file.exists():
-                write_bytes(home / name, file.read_bytes())
-            return str(home / name)
-
-        train = keep(self.work.train_file(ALL), "train.tsv")
-        data = replace(
-            self._data(part, made),
-            train=[train],
-            dev=[keep(self.work.held_out_file(ALL), "dev.tsv") if part.held_out else train],
-            further=[keep(self.work.further_file(ALL), "inputs.tsv")] if made.get(ALL) else [],
-            vocabularies=None,
-        )
-        if self.plan.words_given_tags and made.get(ALL):
-            data = replace(data, unpaired=[keep(self.work.words_file(ALL), "words.tsv")])
-        run = RunDirectory.open(self.work.run_dir)
-        run.write_config(dump_config(self._config(data, run.path, ("direct", "channel", "lm"))))
+    def _config(self, data: DataConfig, run_dir: Path, models: tuple[Role, ...]) -> RunConfig:
+        options = self.options
+        return run_config(self.plan, data, run_dir, models, seed=options.seed, device=options.device, jobs=options.jobs)
 
 
 def choose_default(found: Sequence[Estimate], metric: Metric) -> str:

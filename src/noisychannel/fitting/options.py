@@ -39,6 +39,8 @@ class FitOptions:
         copy: A score for putting out the symbol that is read; by rule if not set.
         made_up: How many made-up pairs; by rule if not set.
         inputs: How many words are given inputs by a reverse model; by rule if not set.
+        lexicon: Whether outputs of new inputs are among the words just as often as those of the pairs. If not, the
+            outputs of the pairs are left out of the words; by rule if not set: not if (nearly) all of them are listed.
         overwrite: Start over.
         keep_work: Keep the runs of the folds and the reverse runs, in .fit inside the run directory.
     """
@@ -57,6 +59,7 @@ class FitOptions:
     copy: bool | None = None
     made_up: CountOrZero | None = None
     inputs: CountOrZero | None = None
+    lexicon: bool | None = None
     overwrite: bool = False
     keep_work: bool = False
 
@@ -76,7 +79,7 @@ class FitOptions:
     @property
     def chosen(self) -> dict[str, object]:
         """What decides the result beside the files: repeated in another way, it would be another fit."""
-        names = ("columns", "word_columns", "seed", "folds", "copy", "made_up", "inputs")
+        names = ("columns", "word_columns", "seed", "folds", "copy", "made_up", "inputs", "lexicon")
         return {name: getattr(self, name) for name in names}
 
 

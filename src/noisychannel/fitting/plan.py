@@ -40,14 +40,16 @@ HIDDEN, EMBEDDING, DROPOUT = 128, 128, 0.3
 BATCH, LEARNING_RATE = 32, 4e-3
 UPDATES, MOST_UPDATES, EPOCHS = 2_000, 20_000, 10
 """Updates with 100 pairs or fewer. Ten times as many pairs take twice as many, and large data so many epochs."""
-LM_HIDDEN = ((20_000, 256), (2_000, 128), (0, 64))
+LM_HIDDEN = ((2_000, 256), (500, 128), (0, 64))
 """Units of the language model by the least number of outputs it is trained on."""
-LM_BATCH, LM_RATE, LM_EPOCHS, LM_LEAST, LM_MOST = 64, 2e-3, 10, 300, 4_000
+LM_BATCH, LM_RATE, LM_EPOCHS, LM_LEAST, LM_MOST = 64, 4e-3, 20, 300, 4_000
 """The language model is trained for so many epochs, within these numbers of updates."""
 WORDS_ALONE = 1_000
 """With so many words, the language model is trained on them alone."""
 SMALL_INVENTORY = 200
 """A side with more different words than this is running text."""
+LISTED = 0.99
+"""If so many outputs of pairs are among the words, the list was probably made from them, among others."""
 K1, K2 = 10, 5
 
 
@@ -83,6 +85,8 @@ class Plan:
     lm_words_alone: bool
     """The language model and the word list see the words alone, so that all folds share them."""
     word_list: bool
+    without_outputs: bool
+    """Outputs of pairs are left out of the words, so that held-out answers are not listed more often than new ones."""
     k1: int
     k2: int
     reasons: tuple[str, ...] = ()
@@ -111,8 +115,13 @@ def make_plan(
     copy: bool | None = None,
     made_up: int | None = None,
     inputs: int | None = None,
+    lexicon: bool | None = None,
 ) -> Plan:
     """Choose by rule; what the caller gives is not chosen."""
+    without_outputs = facts.words > 0 and (facts.listed >= LISTED if lexicon is None else not lexicon)
+    counted = facts
+    if without_outputs:
+        facts = replace(facts, words=max(0, facts.words - facts.pairs))
     copying = _copying(facts) if copy is None else copy
     given = _given_inputs(facts) if inputs is None else min(inputs, facts.words)
     new = _made_up(facts, given) if made_up is None else made_up
@@ -144,11 +153,12 @@ def make_plan(
         lm_updates=min(LM_MOST, max(LM_LEAST, LM_EPOCHS * outputs // LM_BATCH)),
         lm_words_alone=alone,
         word_list=facts.words > 0 and not _running_text(facts),
+        without_outputs=without_outputs,
         k1=K1,
         k2=K2,
     )
-    chosen = {"--folds": folds, "--copy": copy, "--made_up": made_up, "--inputs": inputs}
-    return replace(plan, reasons=_reasons(facts, plan, {name for name, value in chosen.items() if value is not None}))
+    chosen = {"--folds": folds, "--copy": copy, "--made_up": made_up, "--inputs": inputs, "--lexicon": lexicon}
+    return replace(plan, reasons=_reasons(counted, plan, {name for name, value in chosen.items() if value is not None}))
 
 
 def dev_size(pairs: int) -> int:
@@ -319,6 +329,12 @@ def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
     found.append(f"language model: {plan.lm_hidden_size} units, {plan.lm_updates:,} updates, on {source}")
     if plan.word_list:
         found.append("the words are also a list of likely outputs, whose weight is tuned")
+    if plan.without_outputs:
+        why = "as given" if "--lexicon" in given else f"{100 * facts.listed:.0f} % of them are listed"
+        found.append(
+            f"the outputs of the pairs are left out of the words: {why}; --lexicon true if outputs of new inputs are "
+            "listed just as often"
+        )
     found.append(f"search: k1 {plan.k1}, k2 {plan.k2}: outputs are short, and wider searches gain little")
     return tuple(found)
 

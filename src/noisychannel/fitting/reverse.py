@@ -12,6 +12,7 @@ from pathlib import Path
 
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Columns, Row, read_pairs
+from noisychannel.fitting.datasets import WORD_COLUMNS
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.folds import Part
 from noisychannel.fitting.inputs import choose_words, collect, do_tasks, make_tasks
@@ -25,15 +26,15 @@ from noisychannel.training.run import prepare_run
 
 MARKED = Columns.parse("input,output", "columns", ("input", "output"))
 """Of pairs whose tags stand in front of their inputs."""
-TAGGED = Columns.parse("features,output", "columns", ("output",))
-"""Of words that were given tags."""
 
 
 class ReverseRuns:
     """The reverse runs of all parts."""
 
-    def __init__(self, options: FitOptions, data: UserData, plan: Plan, facts: Facts, work: Work) -> None:
-        self.options, self.data, self.plan, self.work = options, data, plan, work
+    def __init__(
+        self, options: FitOptions, data: UserData, words: Sequence[Row], plan: Plan, facts: Facts, work: Work
+    ) -> None:
+        self.options, self.data, self.words, self.plan, self.work = options, data, words, plan, work
         self.tagged = facts.tagged_words
         self.tags = TagSymbols(data.pairs) if plan.words_given_tags else None
 
@@ -74,11 +75,11 @@ class ReverseRuns:
             made[name] = len(pairs)
             write_rows(self.work.further_file(name), pairs, self.data.columns)
             if self.tags is not None:
-                write_rows(self.work.words_file(name), pairs, TAGGED)
+                write_rows(self.work.words_file(name), pairs, WORD_COLUMNS)
         return made
 
     def _words(self, train: Sequence[Row]) -> list[Row]:
-        return choose_words(self.data.words, train, self.plan.words_given_inputs, self.tagged, self.options.seed)
+        return choose_words(self.words, train, self.plan.words_given_inputs, self.tagged, self.options.seed)
 
     def _config(self, data: DataConfig, run_dir: Path) -> RunConfig:
         options = self.options

@@ -79,6 +79,11 @@ class Work:
         return self.path / "vocabulary-reverse"
 
     @property
+    def unlisted_file(self) -> Path:
+        """The words without the outputs of pairs."""
+        return self.path / "unpaired.tsv"
+
+    @property
     def material_file(self) -> Path:
         """Some of the words."""
         return self.path / "words.tsv"
