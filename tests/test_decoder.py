@@ -154,7 +154,7 @@ def test_if_no_model_weighs_anything_outputs_of_one_length_are_equal(length: flo
         ({"k2": "5"}, "k2: must be a whole number, but is '5'"),
         ({"max_length": 3.5}, r"max_length: must be a whole number or null, but is 3\.5"),
         ({"lm_proposals": None}, "lm_proposals: must be a whole number, but is None"),
-        ({"allow_unk": "no"}, "allow_unk must be true or false, but is 'no'"),
+        ({"allow_unk": "no"}, "allow_unk must be true, false or None, but is 'no'"),
         ({"memory": math.nan}, "memory: must be a finite number, but is nan"),
         ({"memory": math.inf}, "memory: must be a finite number, but is inf"),
         ({"memory": "4"}, "memory: must be a number or null, but is '4'"),

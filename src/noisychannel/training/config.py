@@ -57,7 +57,7 @@ class ModelConfig:
     max_epochs: Count | None = None
     word_list: bool = False
     copy: bool = False
-    copy_start: Annotated[float, Bounds(least=-100, most=100)] = 3.0
+    copy_start: Annotated[float, Bounds(least=0, most=100)] = 3.0
 
 
 @dataclass(kw_only=True)
