@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
+from noisychannel.evaluation.metrics import make_metric
 from noisychannel.fitting import progress
-from noisychannel.fitting.estimate import what_helps
+from noisychannel.fitting.estimate import choose_default, what_helps
 from noisychannel.fitting.facts import Facts, choose_units, count_facts
 from noisychannel.fitting.folds import Part, assign_folds, make_parts
 from noisychannel.fitting.inputs import choose_words
 from noisychannel.fitting.plan import make_plan, reverse_config, run_config
 from noisychannel.fitting.timing import Speed, estimate_stages, shortened
+from noisychannel.text import TextConfig
 
 
 def row(text: str, output: str, tags: str = "") -> Row:
@@ -213,3 +215,15 @@ def test_advice_follows_from_the_data() -> None:
     assert what_helps(replace(plain, words=0), [part], right, [])[0].startswith("a list of words")
     twice = Part("fold1", (row("a", "b"), row("a", "c")), (row("d", "e"),))
     assert any("several outputs" in line for line in what_helps(replace(plain, tags=False), [twice], [True], []))
+
+
+def test_the_default_is_the_largest_system_that_is_not_clearly_worse() -> None:
+    rows = [row(f"x{n}", "right") for n in range(100)]
+    metric = make_metric("accuracy", None, TextConfig())
+
+    def outputs(wrong: int) -> list[str]:
+        return ["wrong"] * wrong + ["right"] * (100 - wrong)
+
+    assert choose_default({"small": outputs(24), "large": outputs(25)}, rows, metric) == "large"
+    assert choose_default({"small": outputs(20), "large": outputs(40)}, rows, metric) == "small"
+    assert choose_default({"small": outputs(40), "large": outputs(20), "more": outputs(30)}, rows, metric) == "large"

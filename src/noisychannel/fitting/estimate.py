@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from noisychannel.data.rows import Row
 from noisychannel.evaluation.baselines import BASELINES
-from noisychannel.evaluation.metrics import Metric
-from noisychannel.evaluation.significance import confidence_interval
+from noisychannel.evaluation.metrics import FloatArray, Metric
+from noisychannel.evaluation.significance import confidence_interval, paired_bootstrap
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.folds import Part
 from noisychannel.fitting.plan import Plan
 from noisychannel.schemas import Record
 
 SAMPLES = 1_000
+BY_CHANCE = 0.32
+"""Two systems whose difference has this p-value or a larger one, about a standard error, cannot be told apart."""
 FEW_PER_TAG_SET = 5
 """With fewer pairs for each tag set, more pairs of rare tag sets help first."""
 CLEARLY = 10.0
@@ -37,10 +39,30 @@ class Estimate(Record):
 
 def estimate(system: str, texts: Sequence[str], rows: Sequence[Row], metric: Metric, baseline: bool) -> Estimate:
     """Score the outputs of held-out pairs."""
-    statistics = np.stack([metric.statistics(text, [row.output]) for text, row in zip(texts, rows, strict=True)])
+    statistics = _statistics(texts, rows, metric)
     low, high = confidence_interval(metric, statistics, SAMPLES, groups=[row.input for row in rows])
     score = float(metric.score(np.asarray(statistics.sum(0)), len(statistics)))
     return Estimate(system, round(score, 2), round(low, 2), round(high, 2), baseline)
+
+
+def choose_default(outputs: Mapping[str, Sequence[str]], rows: Sequence[Row], metric: Metric) -> str:
+    """The largest of the systems that the held-out pairs cannot tell from the best one.
+
+    ``outputs``: for each system what it makes of the pairs, smallest system first.
+    """
+    statistics = {system: _statistics(texts, rows, metric) for system, texts in outputs.items()}
+    sign = 1 if metric.higher_is_better else -1
+    best = max(statistics.values(), key=lambda one: sign * float(metric.score(np.asarray(one.sum(0)), len(one))))
+    inputs = [row.input for row in rows]
+    return [
+        system
+        for system, one in statistics.items()
+        if paired_bootstrap(metric, one, best, SAMPLES, groups=inputs) >= BY_CHANCE
+    ][-1]
+
+
+def _statistics(texts: Sequence[str], rows: Sequence[Row], metric: Metric) -> FloatArray:
+    return np.stack([metric.statistics(text, [row.output]) for text, row in zip(texts, rows, strict=True)])
 
 
 def baseline_texts(name: str, parts: Sequence[Part]) -> list[str]:

@@ -25,7 +25,7 @@ from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.evaluation.table import EvaluationTable
 from noisychannel.fitting.datasets import Datasets
-from noisychannel.fitting.estimate import Estimate, baseline_texts, baselines_of, estimate, what_helps
+from noisychannel.fitting.estimate import Estimate, baseline_texts, baselines_of, choose_default, estimate, what_helps
 from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
 from noisychannel.fitting.options import FitOptions, UserData
@@ -229,7 +229,7 @@ class _Fit:
         texts = [tuning.direct(), *tuning.cross_fitted(self._blocks(parts))]
         rows = [row for part in parts for row in part.held_out]
         found = [estimate(one.system, one.texts, rows, metric, baseline=False) for one in texts]
-        default = choose_default(found[1:], metric)
+        default = choose_default({one.system: one.texts for one in texts[1:]}, rows, metric)
         terms = own_terms(run)
         systems = [
             tuned_system(result, plan.settings, len(rows), {name: terms[name] for name in system.extra})
@@ -277,13 +277,6 @@ class _Fit:
     def _config(self, data: DataConfig, run_dir: Path, models: tuple[Role, ...]) -> RunConfig:
         options = self.options
         return run_config(self.plan, data, run_dir, models, seed=options.seed, device=options.device, jobs=options.jobs)
-
-
-def choose_default(found: Sequence[Estimate], metric: Metric) -> str:
-    """The largest of the systems whose estimate is the best. They are given smallest first."""
-    sign = 1 if metric.higher_is_better else -1
-    best = max(sign * one.score for one in found)
-    return [one.system for one in found if sign * one.score >= best][-1]
 
 
 def _right(texts: Sequence[Decoded], system: str, rows: Sequence[Row]) -> list[bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,6 +20,8 @@ from noisychannel.training.loop import cpu_threads
 
 WARM_UP, MEASURED = 2, 4
 """Updates."""
+LONGER = 1.2
+"""A batch is as long as its longest sequence: so much longer than the mean."""
 TAG_SYMBOLS = 4
 """About so many tags has a tagged input."""
 WORD_COST = 0.22
@@ -58,32 +61,43 @@ class Speed:
 
 
 def measure_speed(plan: Plan, facts: Facts, device: str, jobs: int | None) -> Speed:
-    """Time a few updates of models of the planned sizes, on sequences of the usual lengths."""
+    """Time a few updates of models of the planned sizes, on sequences of the usual lengths.
+
+    As many are trained at the same time as later: cores share caches and memory, so each is slower than one alone.
+    """
     where = choose_device(device)
+    processes = choose_processes(64, where, jobs)
+    at_once = 1 if where.type == "cuda" else processes
     tags = TAG_SYMBOLS if facts.tags else 0
-    x, y = round(facts.input_length) + 1 + tags, round(facts.output_length) + 1
+    x, y = (round(LONGER * length) + 1 for length in (facts.input_length, facts.output_length))
     sizes = (facts.input_symbols + 40, facts.output_symbols + 40)
-    H, E = plan.hidden_size, plan.embedding_size
-    direct = SSNT(sizes[0], sizes[1], H, bidirectional=True, embedding_size=E).to(where)
-    channel = SSNT(sizes[1], sizes[0], H, embedding_size=E).to(where)
-    lm = LanguageModel(sizes[1], plan.lm_hidden_size, num_layers=1).to(where)
-    B = plan.batch_size
+    H, E, B = plan.hidden_size, plan.embedding_size, plan.batch_size
 
     def ids(batch: int, length: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
         drawn = torch.randint(4, size, (batch, length), device=where)
         drawn[:, -1] = EOS
         return drawn, torch.full((batch,), length)
 
-    inputs, outputs = ids(B, x, sizes[0]), ids(B, y, sizes[1])
-    tagged = ids(B, y + tags, sizes[1])
-    with cpu_threads(1):
-        return Speed(
-            _seconds(direct, lambda: direct.log_prob(*inputs, *outputs)),
-            _seconds(channel, lambda: channel.log_prob(*tagged, *inputs)),
-            _seconds(lm, lambda: lm.log_prob(*ids(LM_BATCH, y + tags, sizes[1]))),
-            choose_processes(64, where, jobs),
-            where.type == "cuda",
-        )
+    def direct() -> float:
+        model = SSNT(sizes[0], sizes[1], H, bidirectional=True, embedding_size=E).to(where)
+        batch = *ids(B, x + tags, sizes[0]), *ids(B, y, sizes[1])
+        return _seconds(model, lambda: model.log_prob(*batch))
+
+    def channel() -> float:
+        model = SSNT(sizes[1], sizes[0], H, embedding_size=E).to(where)
+        batch = *ids(B, y + tags, sizes[1]), *ids(B, x + tags, sizes[0])
+        return _seconds(model, lambda: model.log_prob(*batch))
+
+    def lm() -> float:
+        model = LanguageModel(sizes[1], plan.lm_hidden_size, num_layers=1).to(where)
+        batch = ids(LM_BATCH, y + tags, sizes[1])
+        return _seconds(model, lambda: model.log_prob(*batch))
+
+    def slowest(of_one: Callable[[], float]) -> float:
+        return max(future.result() for future in [pool.submit(of_one) for _ in range(at_once)])
+
+    with cpu_threads(1), ThreadPoolExecutor(at_once) as pool:
+        return Speed(slowest(direct), slowest(channel), slowest(lm), processes, where.type == "cuda")
 
 
 def _seconds(model: nn.Module, log_prob: Callable[[], torch.Tensor]) -> float:
