@@ -132,7 +132,7 @@ def test_runs_that_are_the_same_have_one_name(role: str, models: str, setting: s
 def test_kinds_are_what_fit_chooses_without_some_ingredients() -> None:
     facts = Facts(
         pairs=100, inputs=100, words=10_000, tags=True, tagged_words=True, tag_sets=10, copied=0.8, listed=0.0,
-        private_symbols=False, input_units="characters", output_units="characters", input_symbols=30,
+        listed_words=0, private_symbols=False, input_units="characters", output_units="characters", input_symbols=30,
         output_symbols=30, input_length=8.0,
         output_length=9.0,
     )  # fmt: skip

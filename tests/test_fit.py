@@ -15,8 +15,9 @@ from noisychannel.errors import BadInputError
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.fitting import fit as fitting
 from noisychannel.fitting import inputs, plan, reverse, timing
+from noisychannel.fitting.facts import count_facts
 from noisychannel.fitting.fit import FitResult, fit
-from noisychannel.fitting.options import FitOptions
+from noisychannel.fitting.options import FitOptions, UserData
 from noisychannel.fitting.progress import Progress
 from noisychannel.fitting.report import describe
 from noisychannel.fitting.work import Work
@@ -50,7 +51,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of a second."""
     for name, value in {
         "HIDDEN": 16, "EMBEDDING": 8, "UPDATES": 25, "EPOCHS": 1, "BATCH": 8, "LEARNING_RATE": 0.03, "MADE_UP": 100,
-        "MADE_UP_BESIDE_WORDS": 50,
+        "MADE_UP_BESIDE_WORDS": 50, "REVERSE_UPDATES": 1.0,
         "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 2, "K2": 1, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10,
         "LM_MOST": 20, "WORDS_ALONE": 50, "FOLDS": 2,
     }.items():  # fmt: skip
@@ -214,11 +215,11 @@ def test_more_pairs_are_split_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_words_without_tags_are_given_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "UPDATES", 100)
+    monkeypatch.setattr(plan, "UPDATES", 60)
     options = replace(write_data(tmp_path, pairs=30), columns="unimorph", keep_work=True)
-    pairs = [(x, f"{y}{'sz'[n % 2]}", f"N;{'AB'[n % 2]}") for n, (x, y) in enumerate(rows_of(Path(options.pairs)))]
+    pairs = [(x, f"{'sz'[n % 2]}{y}", f"N;{'AB'[n % 2]}") for n, (x, y) in enumerate(rows_of(Path(options.pairs)))]
     Path(options.pairs).write_text("".join("\t".join(row) + "\n" for row in pairs))
-    words = [f"{word}{'sz'[n % 2]}" for n, word in enumerate(Path(options.words[0]).read_text().split())]
+    words = [f"{'sz'[n % 2]}{word}" for n, word in enumerate(Path(options.words[0]).read_text().split())]
     Path(options.words[0]).write_text("".join(f"{word}\n" for word in words))
     listener = Listener()
     fit(options, listener)
@@ -230,8 +231,8 @@ def test_words_without_tags_are_given_tags(tmp_path: Path, monkeypatch: pytest.M
         assert {tags for _, _, tags in given} <= {"N;A", "N;B"}
         assert {word for _, word, _ in given} <= set(words)
         assert rows_of(work / f"{part}.words.tsv") == [[word, tags] for _, word, tags in given]
-    right = sum(("N;A" if word.endswith("s") else "N;B") == tags for _, word, tags in given)
-    assert right > 0.6 * len(given), "the last letter tells the tags"
+    right = sum(("N;A" if word.startswith("s") else "N;B") == tags for _, word, tags in given)
+    assert right > 0.6 * len(given), "the first letter tells the tags"
     # Its tags come from the pairs of the fold, so each fold has a language model of its own.
     run = RunDirectory.open(options.place)
     assert RunDirectory.open(work / "fold1").has_model("lm")
@@ -297,3 +298,64 @@ def test_the_command_takes_words_twice_and_dashes(tmp_path: Path, capsys: pytest
     assert len(left) == 12
     assert not left & {row[1] for row in rows_of(Path(options.pairs))}
     assert RunDirectory.open(tmp_path / "run").data_config.unpaired == [str(tmp_path / "run" / "data" / "words.tsv")]
+
+
+def test_files_of_the_user_are_never_removed(tmp_path: Path) -> None:
+    options = write_data(tmp_path / "run" / "data")
+    for overwrite in (False, True):
+        inside = replace(options, run_dir=str(tmp_path / "run"), overwrite=overwrite)
+        with pytest.raises(BadInputError, match="which fit would replace"):
+            fit(inside, Listener())
+    work = Work(tmp_path / "run")
+    work.path.mkdir()
+    (work.path / "plan.json").write_text("")
+    (tmp_path / "run" / "data" / "train.tsv").write_text("")
+    work.clear()
+    assert sorted(path.name for path in (tmp_path / "run" / "data").iterdir()) == ["pairs.tsv", "words.txt"]
+
+
+def test_texts_are_compared_as_the_models_see_them(tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"w{n}\tK  AE{n} T \n" for n in range(24)) + "w3\tK AE3 T\n")
+    words = tmp_path / "words.txt"
+    words.write_text("".join(f"K AE{n} T\n" for n in range(24)))
+    data = UserData.read(FitOptions(pairs=str(pairs), words=[str(words)]))
+    facts = count_facts(data.pairs, data.words)
+    assert facts.output_units == "words"
+    assert facts.listed == 1.0
+    assert {row.output for row in data.pairs} == {f"K AE{n} T" for n in range(24)}
+
+
+def test_pairs_that_are_much_longer_than_the_others_are_left_out(tmp_path: Path) -> None:
+    options = write_data(tmp_path)
+    with Path(options.pairs).open("a") as file:
+        file.write("a" * 3000 + "\tb\n")
+    data = UserData.read(options)
+    assert (len(data.pairs), data.left_out) == (24, 1)
+    assert data.config.input.max_length == 40
+
+
+def test_a_word_without_tags_among_tagged_ones_is_refused(tmp_path: Path) -> None:
+    options = write_data(tmp_path)
+    tagged = tmp_path / "tagged.tsv"
+    tagged.write_text("".join(f"{x}\t{y}\tN\n" for x, y in rows_of(Path(options.pairs))))
+    words = tmp_path / "words.tsv"
+    words.write_text("ab\tN\ncd\t\n")
+    mixed = replace(options, pairs=str(tagged), columns="unimorph", words=[str(words)], word_columns="output,features")
+    with pytest.raises(BadInputError, match=r"words\.tsv:2: a word without tags"):
+        fit(mixed, Listener())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"made_up": 5}, "--made_up: the symbols are characters in the input and words"), ({"inputs": 5}, "no words")],
+)
+def test_choices_that_the_data_does_not_allow_leave_no_plan(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"word{n}\tK AE{n} T\n" for n in range(24)))
+    options = FitOptions(pairs=str(pairs), run_dir=str(tmp_path / "run"), device="cpu", **change)  # type: ignore[arg-type]
+    with pytest.raises(BadInputError, match=message):
+        fit(options, Listener())
+    assert not (tmp_path / "run" / ".fit" / "plan.json").exists()

@@ -27,7 +27,7 @@ def row(text: str, output: str, tags: str = "") -> Row:
 
 FACTS = Facts(
     pairs=100, inputs=100, words=10_000, tags=True, tagged_words=True, tag_sets=30, copied=0.9, listed=0.1,
-    private_symbols=False,
+    private_symbols=False, listed_words=100,
     input_units="characters", output_units="characters", input_symbols=30, output_symbols=30, input_length=9.0,
     output_length=10.0,
 )  # fmt: skip
@@ -227,3 +227,11 @@ def test_the_default_is_the_largest_system_that_is_not_clearly_worse() -> None:
     assert choose_default({"small": outputs(24), "large": outputs(25)}, rows, metric) == "large"
     assert choose_default({"small": outputs(20), "large": outputs(40)}, rows, metric) == "small"
     assert choose_default({"small": outputs(40), "large": outputs(20), "more": outputs(30)}, rows, metric) == "large"
+
+
+def test_an_input_with_very_many_pairs_is_not_split_off() -> None:
+    pairs = [row("often", f"y{n}") for n in range(400)] + [row(f"x{n}", "y") for n in range(200)]
+    for seed in range(5):
+        (part,) = make_parts(pairs, 0, 100, seed)
+        assert len(part.held_out) == 100
+        assert all(one.input != "often" for one in part.held_out)

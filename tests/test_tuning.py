@@ -433,7 +433,7 @@ def test_lower_is_better_where_the_metric_says_so() -> None:
     assert tuned.dev_score < 0.2 * tuned.history[0].decoded_score
 
 
-def test_the_tuned_score_is_never_below_that_of_the_direct_model() -> None:
+def test_weights_of_the_direct_model_alone_win_if_nothing_else_is_found() -> None:
     """A decoder that finds good outputs only with the direct model alone: what pools promise, it does not keep."""
     world = World(DIRECT_ONLY)
 
@@ -456,7 +456,7 @@ def test_the_start_counts_and_wins_what_ties() -> None:
     assert tune(FULL, world.decode, never, start=TRUTH).weights == TRUTH
 
 
-def test_a_larger_system_is_never_below_a_smaller_one_it_contains() -> None:
+def test_the_weights_of_a_smaller_system_win_if_nothing_else_is_found() -> None:
     """What the pool promises, this decoder does not keep; but the smaller system's weights are tried, too."""
     smaller = Weights(1.0, 0.0, 2.2, -1.5)
     world = World(smaller)

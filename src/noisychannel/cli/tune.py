@@ -18,11 +18,12 @@ from noisychannel.weights import read_system
 USAGE = """usage: noisychannel tune RUN [--systems direct+channel+lm] [--metric accuracy] [--k1 20] [--k2 10]
 
 Choose the weights of the objective on the run's dev data and write them to weights.json, where decode and evaluate find
-them. The dev inputs are decoded once and the n-best lists are kept with their terms. The search over weights runs on
-these lists. Then tune decodes again with the weights it found, merges the lists, and repeats until nothing changes. The
-direct model alone is always compared, so a system with it is never worse than it on dev. All groups of a run are tuned
-together and share the weights; to tune one group alone, name its directory. Each system is written when it is tuned.
-When all are tuned, the largest becomes the default of decode.
+them. The dev inputs are decoded with a few weights, and the n-best lists are kept with their terms. The search over
+weights runs on these lists. Then tune decodes again with the weights it found, merges the lists, and repeats until
+nothing changes. A system is never worse on dev than with the weights that it starts from. It can be a few items below
+the direct model alone, if these items could be luck. All groups of a run are tuned together and share the weights; to
+tune one group alone, name its directory. Each system is written when it is tuned. When all are tuned, the largest
+becomes the default of decode.
 
 systems: terms joined by +, such as direct+length, direct+lm, channel+lm, direct+channel+lm, attention+length, or
 direct+channel+lm+word_list. attention and seq2seq propose by beam search, and the other terms rerank.

@@ -99,7 +99,7 @@ def augment(
 
 
 def _made_up(count: int, texts: _Texts, input: TextConfig, output: TextConfig, rng: Random) -> list[Row]:
-    """At most ``count`` made-up pairs, none with the input and the features of a real one."""
+    """At most ``count`` made-up pairs. None has the input and the features of a real one; none contradicts another."""
 
     def symbols(text: str) -> Symbols:
         return text if input.units == "characters" else text.split()
@@ -114,6 +114,7 @@ def _made_up(count: int, texts: _Texts, input: TextConfig, output: TextConfig, r
     patterns = [row for row in texts.pairs if _short(symbols(row.input), input) and _short(symbols(row.output), output)]
     known = {(between.join(symbols(row.input)), row.features) for row in texts.pairs}
     aligned: dict[int, list[Cell]] = {}
+    outputs: dict[tuple[str, tuple[str, ...]], str] = {}
     made: list[Row] = []
     for _ in range(TRIES * count if patterns else 0):
         n = rng.randrange(len(patterns))
@@ -122,7 +123,8 @@ def _made_up(count: int, texts: _Texts, input: TextConfig, output: TextConfig, r
             aligned[n] = align(symbols(row.input), symbols(row.output))
         cells = make_up(aligned[n], _first(row.features), material, rng)
         left, right = (between.join(filter(None, side)) for side in zip(*cells, strict=True))
-        if left.strip() and right.strip() and (left, row.features) not in known:
+        key = left, row.features
+        if left.strip() and right.strip() and key not in known and outputs.setdefault(key, right) == right:
             made.append(row._replace(input=left, output=right, where="data.augment.made_up"))
             if len(made) == count:
                 break

@@ -87,11 +87,16 @@ def make_up(cells: Sequence[Cell], tag: str, material: Material, rng: Random) ->
     for stretch in same:
         made += cells[end : stretch.start]
         if replaced and stretch is longest:
-            made += _with_piece(cells[stretch], stretch.start == 0, tag, material, rng)
+            made += _with_piece(cells[stretch], _begins(cells[: stretch.start]), tag, material, rng)
         else:
             made += _exchanged(cells[stretch], EXCHANGED if replaced else EXCHANGED_IF_SHORT, material, rng)
         end = stretch.stop
     return [*made, *cells[end:]]
+
+
+def _begins(before: Sequence[Cell]) -> bool:
+    """Whether a stretch begins the pair: nothing is before it but private symbols, which are no text."""
+    return all(unicodedata.category(symbol) == "Co" for cell in before for symbol in "".join(cell))
 
 
 def _with_piece(stretch: Sequence[Cell], first: bool, tag: str, material: Material, rng: Random) -> list[Cell]:

@@ -15,10 +15,12 @@ from noisychannel.fitting.folds import Part
 from noisychannel.fitting.inputs import choose_words
 from noisychannel.fitting.options import FitOptions, UserData, write_rows
 from noisychannel.fitting.plan import Plan
-from noisychannel.fitting.work import Work
+from noisychannel.fitting.work import DATA, Work
 
 MATERIAL = 20_000
 """So many words are enough material for made-up pairs."""
+TAGGED_SHARE = 0.5
+"""The language model is trained on words with tags if so many of those asked for have got some."""
 WORD_COLUMNS = Columns(("output", "features"), ("", ""))
 """Of files of words that we write."""
 
@@ -59,8 +61,9 @@ class Datasets:
             dev=[str(self.work.held_out_file(part.name)) if part.held_out else train],
             vocabularies=str(self.work.vocabulary),
         )
-        given = bool(made.get(part.name))
-        if given and self.plan.words_given_tags:
+        given = made.get(part.name, 0)
+        # If few words have tags, the language model is better off with all words, and without tags.
+        if self.plan.words_given_tags and given >= TAGGED_SHARE * self.plan.words_given_inputs > 0:
             data = _with_words(data, self.work.words_file(part.name))
         elif self.plan.without_outputs:
             data = _with_words(data, self.work.unlisted_file if self.words else None)
@@ -83,7 +86,7 @@ class Datasets:
 
     def settled(self, last: Part, made: Mapping[str, int]) -> DataConfig:
         """The data of the finished run, with copies of the files in the run directory."""
-        data, home = self.of(last, made), self.work.run_dir / "data"
+        data, home = self.of(last, made), self.work.run_dir / DATA
         home.mkdir(exist_ok=True)
 
         def kept(files: Sequence[str], name: str) -> list[str]:

@@ -88,7 +88,7 @@ def what_helps(facts: Facts, parts: Sequence[Part], right: Sequence[bool], words
     held_out = [(row, part) for part in parts for row in part.held_out]
     found = []
     if facts.tags and facts.words and not facts.tagged_words:
-        found.append("tags for the words: tagged words can be given inputs by a reverse model, and train all models")
+        found.append("tags for the words: those that a reverse model writes are guesses, and often wrong")
     if not facts.words:
         found.append("a list of words: outputs without inputs train the language model, and can be given inputs")
     if not facts.tags:

@@ -46,6 +46,8 @@ class Facts:
     """The mean share of an output's symbols that an alignment by edits matches with equal symbols of the input."""
     listed: float
     """The share of the pairs' outputs that are among the words (with the same tags, if the words have tags)."""
+    listed_words: int
+    """How many of the words are outputs of pairs."""
     private_symbols: bool
     """Whether an input has symbols of Unicode's private use area, which mark tags (``tagging``)."""
     input_units: FitUnits
@@ -87,6 +89,7 @@ def count_facts(pairs: Sequence[Row], words: Sequence[Row] = ()) -> Facts:
         tag_sets=len({row.features for row in pairs}) if tags else 0,
         copied=share_copied(sides),
         listed=fmean(listed) if listed else 0.0,
+        listed_words=len(known & {(row.output, row.features if tagged_words else ()) for row in pairs}),
         private_symbols=has_tag_symbols([row.input for row in pairs]),
         input_units=units["input"],
         output_units=units["output"],

@@ -29,7 +29,7 @@ from noisychannel.fitting.estimate import Estimate, baseline_texts, baselines_of
 from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
 from noisychannel.fitting.options import FitOptions, UserData
-from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, dev_size, make_plan, run_config
+from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, check_choices, dev_size, make_plan, run_config
 from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare, duration
 from noisychannel.fitting.reverse import ReverseRuns
 from noisychannel.fitting.timing import (
@@ -138,6 +138,7 @@ class _Fit:
                 f"--folds: {facts.pairs:,} pairs are too few to hold out {dev_size(facts.pairs):,} for good; "
                 "leave it out"
             )
+        check_choices(facts, options.made_up, options.inputs, options.lexicon)
         plan = before or make_plan(
             facts,
             folds=options.folds,
@@ -151,6 +152,9 @@ class _Fit:
 
     def _announce(self, facts: Facts, plan: Plan, seconds: float) -> None:
         self.reporter.say(facts.describe())
+        if self.data.left_out:
+            limits = f"{self.data.config.input.max_length} and {self.data.config.output.max_length} symbols"
+            self.reporter.warn(f"{self.data.left_out:,} pairs are left out: a side is longer than {limits}")
         for reason in plan.reasons:
             self.reporter.say(f"- {reason}")
         self.reporter.say(f"estimated time: {duration(seconds)} on this machine")

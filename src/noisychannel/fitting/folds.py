@@ -68,10 +68,9 @@ def split_off(pairs: Sequence[Row], wanted: int, seed: int) -> set[int]:
     groups = list(by_input.values())
     Random(seed).shuffle(groups)
     chosen: set[int] = set()
-    for group in groups[:-1]:  # something is left to train on
-        if len(chosen) >= wanted:
-            break
-        chosen.update(group)
+    for group in groups:
+        if len(chosen) + len(group) <= wanted:  # an input with very many pairs stays on the other side
+            chosen.update(group)
     return chosen
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from statistics import median
+from typing import Annotated, TypeAlias
 
 from noisychannel.arguments import Bounds, Count, CountOrZero, Positive, Seed, check_bounds
 from noisychannel.atomic import write_text
@@ -14,10 +16,16 @@ from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import HUB, Columns, Row, read_pairs, read_unpaired
 from noisychannel.data.sources import SourceFiles, Sources
 from noisychannel.errors import BadInputError
+from noisychannel.fitting.facts import FitUnits, choose_units, symbols
+from noisychannel.text import TextConfig
 
 LEAST_PAIRS = 20
 """Fewer pairs teach nothing, and nothing could be held out."""
 SEPARATOR = ";"
+LONGEST, TIMES_LONGER = 40, 4.0
+"""Pairs and words with more symbols than this are left out: the larger of the two, so many times the median length."""
+SIDES = ("input", "output")
+Units: TypeAlias = dict[str, FitUnits]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +102,8 @@ class UserData:
     config: DataConfig
     """Columns and words; the files of pairs are written by ``fit``."""
     sources: SourceFiles
+    left_out: int = 0
+    """Pairs that are much longer than the others."""
 
     @staticmethod
     def read(options: FitOptions) -> UserData:
@@ -115,19 +125,32 @@ class UserData:
             if not name.startswith(HUB):
                 find_stored_files([name])
         asked = Sources(DataConfig(train=[options.pairs], unpaired=options.words))
-        pairs = tuple(read_pairs([options.pairs], columns, SEPARATOR))
+        pairs = list(read_pairs([options.pairs], columns, SEPARATOR))
+        units: Units = {side: choose_units([getattr(row, side) for row in pairs]) for side in SIDES}
+        pairs = [_written_once(row, units) for row in pairs]
+        limits = {side: _longest([len(symbols(getattr(row, side), units[side])) for row in pairs]) for side in SIDES}
+        usual = [row for row in pairs if all(len(symbols(getattr(row, s), units[s])) <= limits[s] for s in SIDES)]
+        left_out = len(pairs) - len(usual)
+        pairs = usual
         inputs = len({row.input for row in pairs})
         if len(pairs) < LEAST_PAIRS or inputs < LEAST_PAIRS:
             raise BadInputError(
                 f"{options.pairs}: {len(pairs)} pairs of {inputs} different inputs; fit needs at least {LEAST_PAIRS} "
                 "of both, and 100 or more to be useful"
             )
-        if options.test is not None and next(read_pairs([options.test], columns, SEPARATOR), None) is None:
+        if options.test is not None and not sum(1 for _ in read_pairs([options.test], columns, SEPARATOR)):
             raise BadInputError(f"{options.test}: empty; there is nothing to evaluate (--test)")
         tagged = "features" in columns.roles
         known: dict[tuple[str, tuple[str, ...]], Row] = {}
         for row in read_unpaired(options.words, word_columns, SEPARATOR):
-            known.setdefault((row.output, row.features if tagged else ()), row)
+            if tagged and "features" in word_columns.roles and not row.features:
+                raise BadInputError(
+                    f"{row.where}: a word without tags; add them, remove the line, or name the column - "
+                    "(--word_columns) to do without the tags of all words"
+                )
+            row = _written_once(row, units)
+            if len(symbols(row.output, units["output"])) <= limits["output"]:
+                known.setdefault((row.output, row.features if tagged else ()), row)
         if options.words and not known:
             raise BadInputError(f"{', '.join(options.words)}: no words; leave out --words, or name another file")
         if "features" in word_columns.roles and not tagged:
@@ -140,8 +163,24 @@ class UserData:
             unpaired=list(options.words),
             unpaired_columns=_written(word_columns),
             feature_separator=SEPARATOR,
+            input=TextConfig(max_length=limits["input"]),
+            output=TextConfig(max_length=limits["output"]),
         )
-        return UserData(pairs, tuple(known.values()), columns, config, asked.record())
+        return UserData(tuple(pairs), tuple(known.values()), columns, config, asked.record(), left_out)
+
+
+def _written_once(row: Row, units: Units) -> Row:
+    """A row as the models see it: words have one space between them. So equal texts are equal everywhere."""
+    for side in SIDES:
+        if units[side] == "words":
+            text = " ".join(getattr(row, side).split())
+            row = row._replace(input=text) if side == "input" else row._replace(output=text)
+    return row
+
+
+def _longest(lengths: Sequence[int]) -> int:
+    """A longer side would take most of the time and memory: the cost of a batch is that of its longest pair."""
+    return max(LONGEST, math.ceil(TIMES_LONGER * median(lengths))) if lengths else LONGEST
 
 
 def _written(columns: Columns) -> str:
@@ -157,8 +196,8 @@ def _check_plain(options: FitOptions) -> None:
         if name.startswith(HUB):
             continue
         for file in find_files([name]):
-            line = next(iter(read_lines(file)), None)
-            if line is not None and "\t" in line.text:
+            line = next((line for line in read_lines(file) if "\t" in line.text), None)
+            if line is not None:
                 raise BadInputError(
                     f"{line.where}: {line.text.count(chr(9)) + 1} columns, but nothing says what they are; name them, "
                     "such as --word_columns output,features (or features,output; - for a column to ignore)"

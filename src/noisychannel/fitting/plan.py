@@ -13,6 +13,7 @@ from noisychannel.data.augment import AugmentConfig
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import PRESETS
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.errors import BadInputError
 from noisychannel.fitting.facts import Facts, FitUnits
 from noisychannel.fitting.tagging import MOST_TAG_SETS
 from noisychannel.models.registry import Role
@@ -33,8 +34,10 @@ GIVEN_INPUTS = 10_000
 """The most words that are given inputs."""
 LEAST_WORDS = 200
 """So few words are not worth a reverse model."""
-MOST_REPEATED = 10
-"""How often a real pair is repeated at most beside pairs that were made."""
+MOST_REPEATED, MOST_REPEATED_IN_REVERSE = 10, 40
+"""How often a real pair is repeated at most beside pairs that were made. A reverse model has made-up ones alone."""
+REVERSE_UPDATES = 0.5
+"""The share of the updates that a reverse model has: with so little data it learns quickly, and then too much."""
 COPY_START = 3.0
 HIDDEN, EMBEDDING, DROPOUT = 128, 128, 0.3
 BATCH, LEARNING_RATE = 32, 4e-3
@@ -51,6 +54,7 @@ SMALL_INVENTORY = 200
 LISTED = 0.99
 """If so many outputs of pairs are among the words, the list was probably made from them, among others."""
 K1, K2 = 10, 5
+NO_TAGS = "the pairs have tags, but the words have none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +97,10 @@ class Plan:
     """One short sentence for each choice."""
 
     @property
+    def reverse_updates(self) -> int:
+        return max(1, round(REVERSE_UPDATES * self.updates))
+
+    @property
     def shares_lm(self) -> bool:
         """Whether all folds have the same language model: if it sees nothing of the pairs, not even through tags."""
         return self.lm_words_alone and not self.words_given_tags
@@ -121,15 +129,16 @@ def make_plan(
     without_outputs = facts.words > 0 and (facts.listed >= LISTED if lexicon is None else not lexicon)
     counted = facts
     if without_outputs:
-        facts = replace(facts, words=max(0, facts.words - facts.pairs))
+        facts = replace(facts, words=facts.words - facts.listed_words)
     copying = _copying(facts) if copy is None else copy
     given = _given_inputs(facts) if inputs is None else min(inputs, facts.words)
     new = _made_up(facts, given) if made_up is None else made_up
     alike = (_made_up(facts, 0) if made_up is None else made_up) if given else 0
-    folded = (FOLDS if facts.pairs < FEW else 0) if folds is None else folds
-    alone = facts.words >= WORDS_ALONE
+    folded = (FOLDS if facts.pairs < FEW or facts.inputs < LEAST_DEV else 0) if folds is None else folds
     tagging = given > 0 and facts.tags and not facts.tagged_words
-    outputs = (given if tagging else facts.words) + (0 if alone else facts.pairs)
+    words = given if tagging else facts.words
+    alone = words >= WORDS_ALONE
+    outputs = words + (0 if alone else facts.pairs)
     plan = Plan(
         folds=folded,
         dev_pairs=facts.pairs // folded if folded else dev_size(facts.pairs),
@@ -139,7 +148,7 @@ def make_plan(
         words_given_inputs=given,
         words_given_tags=tagging,
         repeat=_repeat(facts.pairs, new + given),
-        reverse_repeat=_repeat(facts.pairs, alike),
+        reverse_repeat=max(1, min(MOST_REPEATED_IN_REVERSE, alike // (2 * max(facts.pairs, 1)))),
         input_units=facts.input_units,
         output_units=facts.output_units,
         hidden_size=HIDDEN,
@@ -159,6 +168,20 @@ def make_plan(
     )
     chosen = {"--folds": folds, "--copy": copy, "--made_up": made_up, "--inputs": inputs, "--lexicon": lexicon}
     return replace(plan, reasons=_reasons(counted, plan, {name for name, value in chosen.items() if value is not None}))
+
+
+def check_choices(facts: Facts, made_up: int | None, inputs: int | None, lexicon: bool | None) -> None:
+    """Refuse what the data does not allow, in the words of the command line."""
+    if made_up and facts.input_units != facts.output_units:
+        raise BadInputError(
+            f"--made_up: the symbols are {facts.input_units} in the input and {facts.output_units} in the output, so "
+            "nothing can stand on both sides; leave it out"
+        )
+    for name, given in (("--inputs", inputs), ("--lexicon", lexicon is not None)):
+        if given and not facts.words:
+            raise BadInputError(f"{name} would be ignored: there are no words; give --words, or leave it out")
+    if inputs and facts.tags and not facts.tagged_words and not _can_tag(facts):
+        raise BadInputError(f"--inputs: {NO_TAGS}, and {_no_tagging(facts)}; give words with tags (--word_columns)")
 
 
 def dev_size(pairs: int) -> int:
@@ -245,6 +268,7 @@ def reverse_config(
         output_units=plan.input_units,
         made_up=plan.reverse_made_up,
         repeat=plan.reverse_repeat,
+        updates=plan.reverse_updates,
         lm_words_alone=False,
     )
     return run_config(swapped, data, run_dir, ("direct",), seed=seed, device=device, jobs=jobs)
@@ -268,6 +292,13 @@ def _repeat(pairs: int, made: int) -> int:
 def _can_tag(facts: Facts) -> bool:
     """Whether a reverse model can write the tags of words."""
     return facts.input_units == "characters" and not facts.private_symbols and facts.tag_sets <= MOST_TAG_SETS
+
+
+def _no_tagging(facts: Facts) -> str:
+    """Why a reverse model cannot write the tags of words, if it cannot."""
+    if facts.input_units != "characters":
+        return "the inputs are words, before which a reverse model writes no tags"
+    return "inputs have symbols of the private use area" if facts.private_symbols else "there are too few of them"
 
 
 def _made_up(facts: Facts, given: int) -> int:
@@ -315,7 +346,7 @@ def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
         what = "tags and inputs" if plan.words_given_tags else "inputs"
         found.append(f"{plan.words_given_inputs:,} words are given {what} by a reverse model: {why}")
     elif facts.words:
-        why = "the pairs have tags, but the words have none" if facts.tags and not facts.tagged_words else "too few"
+        why = f"{NO_TAGS}, and {_no_tagging(facts)}" if facts.tags and not facts.tagged_words else "too few"
         why = "running text" if _running_text(facts) else why
         found.append(f"words are not given inputs: {'as given' if '--inputs' in given else why}")
     if plan.repeat > 1:
@@ -324,7 +355,8 @@ def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
         f"direct and channel: {plan.hidden_size} units, dropout {plan.dropout:g}, {plan.updates:,} updates of "
         f"{plan.batch_size}: enough for {facts.pairs:,} pairs"
     )
-    source = f"the {facts.words:,} words" if plan.lm_words_alone else "the outputs of the pairs"
+    words = f"the {plan.words_given_inputs if plan.words_given_tags else facts.words:,} words"
+    source = words if plan.lm_words_alone else "the outputs of the pairs"
     source += " and the words" if facts.words and not plan.lm_words_alone else ""
     found.append(f"language model: {plan.lm_hidden_size} units, {plan.lm_updates:,} updates, on {source}")
     if plan.word_list:

@@ -129,7 +129,7 @@ def estimate_stages(plan: Plan, facts: Facts, speed: Speed) -> dict[str, float]:
                      *[speed.lm * plan.lm_updates] * lms], speed)  # fmt: skip
     stages = {PREPARE: START_COST / 2}
     if plan.words_given_inputs:
-        stages[REVERSE] = START_COST / 2 + _trained([speed.direct * plan.updates] * parts, speed)
+        stages[REVERSE] = START_COST / 2 + _trained([speed.direct * plan.reverse_updates] * parts, speed)
         stages[INPUTS] = parts * plan.words_given_inputs * WORD_COST * speed.direct / _shared(speed)
     stages[TRAIN] = START_COST / 2 + main
     stages[TUNE] = START_COST / 2 + held_out * TUNED_COST * speed.direct
@@ -143,16 +143,23 @@ def shortened(plan: Plan, facts: Facts, speed: Speed, minutes: float) -> Plan:
             plan,
             updates=max(LEAST_UPDATES, round(plan.updates * share)),
             lm_updates=max(LEAST_UPDATES, round(plan.lm_updates * share)),
-            words_given_inputs=round(plan.words_given_inputs * share),
+            words_given_inputs=(given := round(plan.words_given_inputs * share)),
+            words_given_tags=plan.words_given_tags and given > 0,
         )
         if sum(estimate_stages(found, facts, speed).values()) <= MARGIN * 60 * minutes:
             break
     if found == plan:
         return plan
+    seconds = sum(estimate_stages(found, facts, speed).values())
+    fits = seconds <= MARGIN * 60 * minutes
     why = (
         f"shortened to {found.updates:,} updates"
         + (f" and {found.words_given_inputs:,} words with inputs" if plan.words_given_inputs else "")
-        + f", to fit into {minutes:g} minutes on this machine; --minutes allows more"
+        + (
+            f", to fit into {minutes:g} minutes on this machine; --minutes allows more"
+            if fits
+            else f"; even that takes longer than {minutes:g} minutes on this machine"
+        )
     )
     return replace(found, reasons=(*plan.reasons, why))
 

@@ -23,6 +23,9 @@ from noisychannel.training.lock import locked_run
 from noisychannel.training.removal import clear_run, remove
 
 FORMAT = 1
+DATA = "data"
+KEPT_FILES = ("train.tsv", "dev.tsv", "inputs.tsv", "words.tsv")
+"""What a finished fit has in its folder for data."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +146,12 @@ class Work:
     def clear(self) -> None:
         """Remove what an earlier fit has left, and the run."""
         inside = [path for path in self.path.glob("*") if path.name != ".lock"] if self.path.is_dir() else []
-        for path in (*inside, self.run_dir / FIT, self.run_dir / "data"):
+        home = self.run_dir / DATA
+        ours = [home / name for name in KEPT_FILES] if (self.run_dir / FIT).exists() or inside else []
+        for path in (*inside, self.run_dir / FIT, *ours):
             remove(path)
+        if home.is_dir() and not any(home.iterdir()):
+            home.rmdir()
         run = RunDirectory(self.run_dir)
         if run.header_file.exists():
             clear_run(run, [])
@@ -155,6 +162,9 @@ def check_place(options: FitOptions, work: Work) -> None:
     place = options.place
     if place.exists() and not place.is_dir():
         raise BadInputError(f"--run_dir: {place} is a file; name another directory")
+    for name in (options.pairs, *options.words, *([options.test] if options.test else [])):
+        if Path(name).resolve().is_relative_to(place.resolve()):
+            raise BadInputError(f"--run_dir: {place} holds {name}, which fit would replace; name another directory")
     if not place.is_dir() or not any(place.iterdir()):
         return
     ours = work.path.is_dir() or (place / FIT).exists()

@@ -167,9 +167,10 @@ class RunConfig:
                 if getattr(model, key):
                     raise BadInputError(f"{role}.{key}: {reason}; set it to false")
         for role in self.models:
-            if self.training.schedule == "linear" and self.limits(role).updates == math.inf:
+            if self.training.schedule == "linear" and self.limits(role).epochs != math.inf:
                 raise BadInputError(
-                    f"training.schedule: linear needs a limit of updates, but {role} has one of epochs; set max_updates"
+                    f"training.schedule: linear needs a limit of updates, but {role} has one of epochs; set "
+                    "max_updates, and not max_epochs"
                 )
         if not self.data.feature_separator:
             raise BadInputError("data.feature_separator: must not be empty; write features with one, such as V;PST")
