@@ -229,26 +229,36 @@ def test_outputs_that_look_the_same_stay_two(monkeypatch: pytest.MonkeyPatch) ->
     assert [(output.text, output.unknown) for output in best] == [("sah", ()), ("sah", (0,))]
 
 
+LITTLE = SearchSettings(k1=1, k2=1, memory=0.0006, max_length=61)
+
+
 @pytest.mark.parametrize("align", [True, False])
-@pytest.mark.parametrize("ends", [True, False])
-def test_only_the_input_whose_alignment_does_not_fit_is_refused(trained: Path, align: bool, ends: bool) -> None:
-    """The search of both inputs fits, and so does the alignment of the short one."""
+def test_only_the_input_whose_alignment_does_not_fit_is_refused(trained: Path, align: bool) -> None:
+    """The search of both inputs fits, and so does the alignment of the short one. No output ends."""
     plain = NoisyChannel.load(trained)
     torch.manual_seed(0)
     direct = SSNT(len(plain.input_codec), len(plain.output_codec), 8)
     with torch.no_grad():
-        direct.output_word.bias[UNK] = 8.0
-        direct.output_word.bias[EOS] = 7.9 if ends else -20.0
-    search = SearchSettings(k1=1, k2=1, memory=0.001, max_length=61)
-    model = NoisyChannel(plain.input_codec, plain.output_codec, {"direct": direct}, settings=search)
+        direct.output_word.bias[UNK], direct.output_word.bias[EOS] = 8.0, -20.0
+    model = NoisyChannel(plain.input_codec, plain.output_codec, {"direct": direct}, settings=LITTLE)
     reasons: dict[int, str] = {}
     texts = ["der Zorro " * 50, "Zorro"]
     refused, kept = model.batch(texts, align=align, refuse=lambda n, error: reasons.update({n: str(error)}))
-    assert refused == [], "no outputs"
-    assert list(reasons) == [0] and "scoring" in reasons[0]
-    assert set(kept[0].text.split()) <= {"Zorro"}
+    assert (refused, list(reasons)) == ([], [0])
+    assert "scoring" in reasons[0]
+    assert set(kept[0].text.split()) == {"Zorro"}
     with pytest.raises(SearchTooLargeError, match="scoring"):
         model.batch(texts, align=align)
+
+
+def test_an_output_that_ended_but_cannot_be_aligned_is_refused_alone(trained: Path) -> None:
+    decoder = NoisyChannel.load(trained, settings=LITTLE).decoder
+    inputs, found = [[*[UNK] * 100, EOS], [UNK, EOS]], [[hypothesis(*[UNK] * 100)], [hypothesis(UNK)]]
+    reasons: dict[int, str] = {}
+    refuse = lambda n, error: reasons.update({n: str(error)})  # noqa: E731
+    refused, (kept,) = decoder.finished(inputs, [(), ()], found, 1, True, refuse)
+    assert (refused, list(reasons)) == ([], [0])
+    assert kept.alignment is not None
 
 
 def test_a_name_that_the_input_lacks_is_no_search_error(trained: Path) -> None:
