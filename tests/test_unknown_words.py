@@ -16,16 +16,24 @@ from noisychannel.arguments import dump_config
 from noisychannel.cli.main import main
 from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataConfig
+from noisychannel.data.rows import Row
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.memory import SearchTooLargeError
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.evaluation.decoding import search_errors
+from noisychannel.evaluation.held_out import HeldOut
+from noisychannel.evaluation.metrics import make_metric
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
+from noisychannel.fitting.tuning import FoldTuning, HeldOutPart
 from noisychannel.ids import EOS, UNK
 from noisychannel.models import SSNT
+from noisychannel.models.registry import Role
 from noisychannel.models.seq2seq import Seq2Seq
-from noisychannel.outputs import Speller, nearest_word
+from noisychannel.outputs import Output, Speller
 from noisychannel.runs import RunDirectory
 from noisychannel.text import Characters, TextConfig, Words
 from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
+from noisychannel.training.learner import _copies
 from noisychannel.tuning.run import TuneOptions, tune_run
 from noisychannel.weights import read_system
 
@@ -183,23 +191,15 @@ def spelt(speller: Speller, text: str, found: Hypothesis, features: tuple[str, .
 
 @pytest.mark.parametrize(
     ("position", "copy"),
-    [(0, "Rex"), (1, "Rex"), (2, "Rex"), (3, "sah"), (4, "Mia"), (5, "Mia")],
+    [(0, ""), (1, ""), (2, "Rex "), (3, "sah "), (4, "Mia "), (5, "Mia ")],
     ids=["feature", "feature", "first", "known", "last", "EOS"],
 )
 def test_positions_without_a_word(position: int, copy: str) -> None:
-    """Two features stand before the words, EOS after them."""
-    speller = Speller(codec("sah", ("A", "B")), codec("sah"), None)
-    speller.copies = True
+    """Two features, one of them unknown, stand before the words, EOS after them. A feature copies nothing."""
+    speller = Speller(codec("sah", ("A", "B")), codec("sah"), Fixed())
     aligned = replace(hypothesis(UNK, 4), alignment=(position, 5, 5))
-    assert spelt(speller, "Rex sah Mia", aligned, ("A", "B")) == f"{copy} sah"
-    assert spelt(speller, "", aligned, ("A", "B")) == "sah", "nothing to copy"
-
-
-def test_nearest_word_is_always_a_word() -> None:
-    for features in range(3):
-        for words in range(1, 3):
-            places = [nearest_word(position, features, words) for position in range(features + words + 1)]
-            assert places == [*[0] * features, *range(words), words - 1]
+    assert spelt(speller, "Rex sah Mia", aligned, ("A", "Z")) == f"{copy}sah"
+    assert spelt(speller, "", aligned, ("A", "Z")) == "sah", "nothing to copy"
 
 
 def test_the_copy_is_the_text_as_the_output_side_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,3 +227,67 @@ def test_outputs_that_look_the_same_stay_two(monkeypatch: pytest.MonkeyPatch) ->
     speller = Speller(codec("sah"), codec("sah"), Fixed(0, 1))
     (best,) = speller.spell(["sah"], [[4, EOS]], [[hypothesis(4), hypothesis(UNK)]], DEFAULT)
     assert [(output.text, output.unknown) for output in best] == [("sah", ()), ("sah", (0,))]
+
+
+LITTLE = SearchSettings(k1=1, k2=1, memory=0.0006, max_length=61)
+
+
+@pytest.mark.parametrize("align", [True, False])
+def test_only_the_input_whose_alignment_does_not_fit_is_refused(trained: Path, align: bool) -> None:
+    """The search of both inputs fits, and so does the alignment of the short one. No output ends."""
+    plain = NoisyChannel.load(trained)
+    torch.manual_seed(0)
+    direct = SSNT(len(plain.input_codec), len(plain.output_codec), 8)
+    with torch.no_grad():
+        direct.output_word.bias[UNK], direct.output_word.bias[EOS] = 8.0, -20.0
+    model = NoisyChannel(plain.input_codec, plain.output_codec, {"direct": direct}, settings=LITTLE)
+    reasons: dict[int, str] = {}
+    texts = ["der Zorro " * 50, "Zorro"]
+    refused, kept = model.batch(texts, align=align, refuse=lambda n, error: reasons.update({n: str(error)}))
+    assert (refused, list(reasons)) == ([], [0])
+    assert "scoring" in reasons[0]
+    assert set(kept[0].text.split()) == {"Zorro"}
+    with pytest.raises(SearchTooLargeError, match="scoring"):
+        model.batch(texts, align=align)
+
+
+def test_an_output_that_ended_but_cannot_be_aligned_is_refused_alone(trained: Path) -> None:
+    decoder = NoisyChannel.load(trained, settings=LITTLE).decoder
+    inputs, found = [[*[UNK] * 100, EOS], [UNK, EOS]], [[hypothesis(*[UNK] * 100)], [hypothesis(UNK)]]
+    reasons: dict[int, str] = {}
+    refuse = lambda n, error: reasons.update({n: str(error)})  # noqa: E731
+    refused, (kept,) = decoder.finished(inputs, [(), ()], found, 1, True, refuse)
+    assert (refused, list(reasons)) == ([], [0])
+    assert kept.alignment is not None
+
+
+def test_a_name_that_the_input_lacks_is_no_search_error(trained: Path) -> None:
+    """No output has it, whatever the search."""
+    model = NoisyChannel.load(trained, settings=SearchSettings(k1=1, k2=1, max_length=2))
+    partial = [[Output("?", hypothesis(UNK, complete=False))]]
+    for reference, errors in (("Zorro", 1), ("Kanu", 0), ("der", 1)):
+        held_out = HeldOut("test", ["Zorro sah"], [()], [[reference]])
+        assert search_errors(model, held_out, partial) == errors, reference
+    off = model.reweighted(Weights(), SearchSettings(allow_unk=False))
+    assert search_errors(off, HeldOut("test", ["Zorro"], [()], [["Zorro"]]), partial) == 0
+
+
+def test_fit_sees_the_copied_words(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FoldTuning, "_load", lambda *_: NoisyChannel.load(trained))
+    rows = [Row(text, text, (), "", "") for text in ("der Zorro", "Kanu sah", "Mia", "ein Hund")]
+    parts = [HeldOutPart(trained, trained, some) for some in (rows[:2], rows[2:])]
+    metric = make_metric("accuracy", None, TextConfig(units="words"))
+    tuning = FoldTuning(parts, ["direct+length"], DEFAULT, metric, "cpu", seed=1, iterations=1)
+    assert tuning.direct().texts == [row.output for row in rows]
+    (result,) = tuning.tune()
+    assert result.dev_score == 100.0
+    (decoded,) = tuning.cross_fitted([[0, 2], [1, 3]])
+    assert decoded.texts == [row.output for row in rows]
+
+
+@pytest.mark.parametrize("role", ["direct", "channel"])
+def test_a_model_copies_unk_only_between_words(role: Role) -> None:
+    letters = Codec(TextConfig(units="characters"), Characters(), ["a", "b"], ())
+    words = codec("a b")
+    for sides, copy in (((words, words), UNK), ((words, letters), -1), ((letters, words), -1)):
+        assert _copies(role, *sides)[UNK] == copy

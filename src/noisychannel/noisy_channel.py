@@ -170,8 +170,9 @@ class NoisyChannel:
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             some, before = [inputs[n] for n in rows], [contexts[n] for n in rows]
-            best = self.decoder.decode(some, n_best, before, align, refuse=_of_rows(refuse, rows))
-            spelt = self.speller.spell([texts[n] for n in rows], some, best, self.settings)
+            refused = _of_rows(refuse, rows)
+            best = self.decoder.decode(some, n_best, before, align, refuse=refused)
+            spelt = self.speller.spell([texts[n] for n in rows], some, best, self.settings, refused)
             for n, outputs in zip(rows, spelt, strict=True):
                 decoded[n] = outputs
             progress(len(rows))
@@ -261,7 +262,7 @@ class NoisyChannel:
     def output_symbols(self, output: Output) -> list[str]:
         """The symbols of an output, without EOS; in place of UNK the word that was copied."""
         tokens, words = output.hypothesis.tokens, output.text.split()
-        copied = self.speller.copies and len(words) == len(tokens)  # an empty input has no words to copy
+        copied = self.speller.copies and len(words) == len(tokens)  # unless some UNK leaves no trace
         return words if copied else [self.output_codec.names[i] for i in tokens]
 
 

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from noisychannel.data.codec import Codec
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.memory import Refuse
 from noisychannel.decode.online import OnlineDecoder
+from noisychannel.decode.parts import together_or_alone
 from noisychannel.decode.scorers import best_alignments
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.terms import Ids
@@ -27,7 +29,10 @@ class Output(NamedTuple):
 
     @property
     def unknown(self) -> tuple[int, ...]:
-        """The positions of symbols that were scored as UNK. In an output of words, these words are the copied ones."""
+        """The positions of symbols that were scored as UNK. In an output of words, these words are the copied ones.
+
+        Positions count the symbols of the hypothesis, also those that leave no trace in the text.
+        """
         return tuple(j for j, symbol in enumerate(self.hypothesis.tokens) if symbol == UNK)
 
 
@@ -60,8 +65,24 @@ class Speller:
         inputs: Sequence[Ids],
         found: Sequence[Sequence[Hypothesis]],
         settings: SearchSettings,
+        refuse: Refuse | None = None,
     ) -> list[list[Output]]:
-        """The outputs of some inputs. ``inputs``: the ids of ``texts``, with their features and EOS."""
+        """The outputs of some inputs. ``inputs``: the ids of ``texts``, with their features and EOS.
+
+        ``refuse`` is called for an input with an output whose alignment needs too much memory; such an input gets no
+        outputs.
+        """
+        return together_or_alone(
+            lambda part: self._spell(texts[part], inputs[part], found[part], settings), len(texts), refuse
+        )
+
+    def _spell(
+        self,
+        texts: Sequence[str],
+        inputs: Sequence[Ids],
+        found: Sequence[Sequence[Hypothesis]],
+        settings: SearchSettings,
+    ) -> list[list[Output]]:
         pairs = [(n, hypothesis) for n, best in enumerate(found) for hypothesis in best]
         copied = self.copied_words(
             [self.words(text) for text in texts], inputs, [n for n, _ in pairs], [h for _, h in pairs], settings
@@ -83,7 +104,8 @@ class Speller:
         """For each hypothesis the words to copy, by their position in the output.
 
         An output that did not end is aligned as if it had. Only hypotheses with UNK and without an alignment are asked
-        about. ``of_input``: the place of each hypothesis's input among ``words`` and ``inputs``.
+        about. EOS copies the word to its left; a feature copies nothing. ``of_input``: the place of each hypothesis's
+        input among ``words`` and ``inputs``.
         """
         copied: list[dict[int, str]] = [{} for _ in hypotheses]
         if not self.copies:
@@ -96,17 +118,9 @@ class Speller:
             n, tokens = of_input[row], hypotheses[row].tokens
             features = len(inputs[n]) - 1 - len(words[n])
             for j, (symbol, i) in enumerate(zip(tokens, hypotheses[row].alignment or found[row], strict=False)):
-                if symbol == UNK:
-                    copied[row][j] = words[n][nearest_word(i, features, len(words[n]))]
+                if symbol == UNK and i >= features:
+                    copied[row][j] = words[n][min(i - features, len(words[n]) - 1)]
         return copied
-
-
-def nearest_word(position: int, features: int, words: int) -> int:
-    """The place among the words of an input (features first, EOS last) of the word that a position copies.
-
-    EOS copies the word to its left. Features have none there and copy the first word.
-    """
-    return min(max(position - features, 0), words - 1)
 
 
 class OnlineText:

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from noisychannel.decode.hypothesis import CompleteHypotheses, Hypothesis
-from noisychannel.decode.memory import Refuse, SearchTooLargeError
+from noisychannel.decode.memory import Refuse
 from noisychannel.decode.objective import Weights, check_kind
+from noisychannel.decode.parts import together_or_alone
 from noisychannel.decode.rerank import Reranker, weighted_sum
 from noisychannel.decode.scorers import best_alignments, model_scorers
 from noisychannel.decode.sentences import check_inputs, check_n_best
@@ -131,21 +132,10 @@ class BaseDecoder(ABC):
 
         ``refuse`` is called for an input with an output that needs too much memory; such an input gets no hypotheses.
         """
-        contexts = checked(inputs, contexts)
-        try:
-            return self._score(inputs, outputs, contexts, align)
-        except SearchTooLargeError:
-            if refuse is None:
-                raise
-        scored: list[list[Hypothesis]] = []
-        for n in range(len(inputs)):
-            one = slice(n, n + 1)
-            try:
-                scored += self._score(inputs[one], outputs[one], contexts[one], align)
-            except SearchTooLargeError as error:
-                refuse(n, error)
-                scored.append([])
-        return scored
+        before = checked(inputs, contexts)
+        return together_or_alone(
+            lambda part: self._score(inputs[part], outputs[part], before[part], align), len(inputs), refuse
+        )
 
     def _score(
         self, inputs: Sequence[Ids], outputs: Sequence[Sequence[Ids]], contexts: Sequence[Ids], align: bool
@@ -162,6 +152,23 @@ class BaseDecoder(ABC):
         used = self._used()
         channel, lm = used.pop("channel", None), used.pop("lm", None)
         return model_scorers(self._direct, channel, lm, used, self.settings)
+
+    def finished(
+        self,
+        inputs: Sequence[Ids],
+        contexts: Sequence[Ids],
+        found: Sequence[Sequence[Hypothesis]],
+        n_best: int,
+        align: bool,
+        refuse: Refuse | None,
+    ) -> list[list[Hypothesis]]:
+        """What a search has found, with the terms that join after it, and with alignments if ``align``."""
+
+        def finish(part: slice) -> list[list[Hypothesis]]:
+            ranked = self.with_final_terms(inputs[part], contexts[part], found[part], n_best)
+            return self.aligned(inputs[part], contexts[part], ranked) if align else ranked
+
+        return together_or_alone(finish, len(inputs), refuse)
 
     def with_final_terms(
         self, inputs: Sequence[Ids], contexts: Sequence[Ids], found: Sequence[Sequence[Hypothesis]], n_best: int

@@ -64,8 +64,7 @@ class BeamDecoder(BaseDecoder):
         ranked = [[self._scored(hypothesis) for hypothesis in best] for best in proposed]
         if not alone:
             ranked = [sorted(best, key=lambda hypothesis: -hypothesis.score) for best in ranked]
-        ranked = self.with_final_terms(inputs, contexts, ranked, n_best)
-        return self.aligned(inputs, contexts, ranked) if align else ranked
+        return self.finished(inputs, contexts, ranked, n_best, align, refuse)
 
     def _scored(self, hypothesis: Hypothesis) -> Hypothesis:
         """With the score of the terms that the beam search knows; complete outputs get the others later."""

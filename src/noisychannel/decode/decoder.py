@@ -82,8 +82,7 @@ class NoisyChannelDecoder(BaseDecoder):
             some = [inputs[n] for n in rows], [contexts[n] for n in rows]
             for n, best in zip(rows, search_in_parts(self.models, plan, *some, rows, watch, refuse), strict=True):
                 found[n] = best
-        found = self.with_final_terms(inputs, contexts, found, n_best)
-        return self.aligned(inputs, contexts, found) if align else found
+        return self.finished(inputs, contexts, found, n_best, align, refuse)
 
     def _budget(self, n_best: int) -> Budget:
         """The memory of a search for so many answers."""

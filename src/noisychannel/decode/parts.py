@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 
@@ -13,6 +14,8 @@ from noisychannel.decode.search import search
 from noisychannel.decode.sentences import Sentences, read_sentences
 from noisychannel.decode.terms import Ids
 from noisychannel.decode.watch import Watch
+
+T = TypeVar("T")
 
 
 def search_in_parts(
@@ -43,6 +46,27 @@ def search_in_parts(
             if refuse is None:
                 raise
             refuse(input_index[part.start], error)
+            found.append([])
+    return found
+
+
+def together_or_alone(work: Callable[[slice], list[list[T]]], inputs: int, refuse: Refuse | None) -> list[list[T]]:
+    """What ``work`` gives for all inputs; if one does not fit into memory, for each alone.
+
+    ``refuse`` is called for an input that does not fit alone, and it gets an empty list. If it is not given, such an
+    input raises ``SearchTooLargeError``.
+    """
+    try:
+        return work(slice(0, inputs))
+    except SearchTooLargeError:
+        if refuse is None:
+            raise
+    found: list[list[T]] = []
+    for n in range(inputs):
+        try:
+            found += work(slice(n, n + 1))
+        except SearchTooLargeError as error:
+            refuse(n, error)
             found.append([])
     return found
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.evaluation.held_out import HeldOut
-from noisychannel.ids import UNK
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.outputs import Output
 
@@ -53,8 +52,9 @@ def search_errors(model: NoisyChannel, held_out: HeldOut, outputs: Sequence[Sequ
         ids = model.input_codec.encode(held_out.inputs[n], held_out.features[n])
         reference = model.output_codec.encode(texts[0])
         # What no search may find, however wide, is not its fault.
-        possible = model.settings.allow_unk or UNK not in reference
-        if possible and len(reference) <= model.settings.longest_output(len(ids)):
+        unknown = set(model.output_codec.unknown(texts[0]).symbols)
+        copied = model.speller.words(held_out.inputs[n]) if model.settings.allow_unk else []
+        if unknown.issubset(copied) and len(reference) <= model.settings.longest_output(len(ids)):
             references[n] = reference[:-1]
     scored = model.score_ids(
         [held_out.inputs[n] for n in references],

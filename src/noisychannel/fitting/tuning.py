@@ -73,6 +73,8 @@ class FoldTuning:
         ]
         self.all = HeldOut.of_all(self.held_out)
         self._decoded: dict[Weights, list[list[Hypothesis]]] = {}
+        self._known_texts: list[dict[tuple[int, ...], str]] = [{} for _ in self.all.inputs]
+        """For each pair the texts of all outputs so far, by their ids."""
 
     @property
     def terms(self) -> dict[str, TermSource]:
@@ -125,8 +127,9 @@ class FoldTuning:
             found: list[list[Hypothesis]] = [[] for _ in numbers]
             if chosen:
                 outputs = model.reweighted(weights).batch(some.inputs, N_BEST, some.features, BATCH, align=False)
-                for k, hypotheses in zip(chosen, with_all_terms(model, some, outputs), strict=True):
+                for k, best, hypotheses in zip(chosen, outputs, with_all_terms(model, some, outputs), strict=True):
                     found[k] = hypotheses
+                    self._known_texts[numbers[k]] |= {output.hypothesis.tokens: output.text for output in best}
             lists += found
         if only is None:
             self._decoded[weights] = lists
@@ -137,8 +140,8 @@ class FoldTuning:
         self, numbers: Sequence[int], decode: Callable[[Weights], Sequence[Sequence[Hypothesis]]], iterations: int
     ) -> list[TuningResult]:
         """Tune every system on some of the pairs."""
-        codec = self.models[0].output_codec
-        pool = CandidatePool(self.metric, [self.all.references[n] for n in numbers], [codec.decode] * len(numbers))
+        texts = [self._known_texts[n].__getitem__ for n in numbers]
+        pool = CandidatePool(self.metric, [self.all.references[n] for n in numbers], texts)
         results: list[TuningResult] = []
         for system in self.systems:
             known = [
@@ -172,8 +175,8 @@ class FoldTuning:
         return decode
 
     def _texts(self, hypotheses: Sequence[Hypothesis]) -> list[str]:
-        codec = self.models[0].output_codec
-        return [codec.decode(hypothesis.tokens) for hypothesis in hypotheses]
+        """The texts of one output of each pair."""
+        return [known[hypothesis.tokens] for known, hypothesis in zip(self._known_texts, hypotheses, strict=True)]
 
     def _load(self, part: HeldOutPart) -> NoisyChannel:
         roles = {"direct": part.direct, "channel": part.direct, "lm": part.lm}

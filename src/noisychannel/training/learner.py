@@ -278,14 +278,15 @@ class Learner:
 def _copies(role: Role, input_codec: Codec, output_codec: Codec) -> list[int]:
     """For each symbol that a model reads, the same symbol among those it writes; -1 if there is none.
 
-    The channel writes the features before x, so it can copy them too. An unknown word can be copied as such: the search
-    puts the word itself in its place.
+    The channel writes the features before x, so it can copy them too. If both sides are words, an unknown word can be
+    copied as such: the text of an output has the word itself in its place.
     """
     codecs = {"input": input_codec, "output": output_codec}
     reads, writes = ROLES[role].reads, ROLES[role].writes
     assert reads is not None
     with_features = ROLES[role].trained_on == "swapped pairs"
-    return codecs[reads].counterparts(codecs[writes], with_features, unknown=input_codec.config.units == "words")
+    words = input_codec.config.units == output_codec.config.units == "words"
+    return codecs[reads].counterparts(codecs[writes], with_features, unknown=words)
 
 
 def _ignore(event: Event) -> None:
