@@ -117,10 +117,10 @@ def what_helps(facts: Facts, parts: Sequence[Part], right: Sequence[bool], words
         if listed and others and 100 * (np.mean(listed) - np.mean(others)) >= CLEARLY:
             found.append(
                 f"more words: {_percent(listed)} of the held-out answers that are among the words are right, "
-                f"{_percent(others)} of the others ({len(others):,} of {len(held_out):,})"
+                f"{_percent(others)} of the {len(others):,} others"
             )
     wrong = len(right) - sum(right)
-    found.append(f"more pairs: {wrong:,} of {len(right):,} held-out answers are wrong")
+    found.append(f"more pairs ({wrong:,} of {len(right):,} held-out answers are wrong)")
     return found
 
 

@@ -21,6 +21,7 @@ from noisychannel.arguments import dump_config
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
+from noisychannel.errors import shortened as shortened_text
 from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.evaluation.table import EvaluationTable
@@ -151,6 +152,8 @@ class _Fit:
         return (plan if before is not None else shortened(plan, facts, speed, options.minutes)), speed
 
     def _announce(self, facts: Facts, plan: Plan, seconds: float) -> None:
+        first = self.data.pairs[0]
+        self.reporter.say(f"first pair: {shortened_text(first.input)} becomes {shortened_text(first.output)}")
         self.reporter.say(facts.describe())
         if self.data.left_out:
             limits = f"{self.data.config.input.max_length} and {self.data.config.output.max_length} symbols"
@@ -297,8 +300,7 @@ def _is_finished(config: RunConfig) -> bool:
 def _test(options: FitOptions, plan: Plan, reporter: FitReporter) -> EvaluationTable | None:
     if options.test is None:
         return None
-    baselines = [name for name in baselines_of(plan) if name != "memorised"]
-    chosen = EvaluateOptions(file=options.test, baselines=baselines, device=options.device)
+    chosen = EvaluateOptions(file=options.test, baselines=baselines_of(plan), device=options.device)
     return evaluate_run(RunDirectory.open(options.place), chosen, reporter)
 
 

@@ -93,6 +93,8 @@ class Plan:
     """Outputs of pairs are left out of the words, so that held-out answers are not listed more often than new ones."""
     k1: int
     k2: int
+    given: tuple[str, ...] = ()
+    """The options that were given, and so not chosen."""
     reasons: tuple[str, ...] = ()
     """One short sentence for each choice."""
 
@@ -167,7 +169,12 @@ def make_plan(
         k2=K2,
     )
     chosen = {"--folds": folds, "--copy": copy, "--made_up": made_up, "--inputs": inputs, "--lexicon": lexicon}
-    return replace(plan, reasons=_reasons(counted, plan, {name for name, value in chosen.items() if value is not None}))
+    return explained(replace(plan, given=tuple(name for name, value in chosen.items() if value is not None)), counted)
+
+
+def explained(plan: Plan, facts: Facts, *further: str) -> Plan:
+    """The plan with a reason for each choice, and further ones."""
+    return replace(plan, reasons=(*_reasons(facts, plan, set(plan.given)), *further))
 
 
 def check_choices(facts: Facts, made_up: int | None, inputs: int | None, lexicon: bool | None) -> None:
@@ -353,7 +360,7 @@ def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
         found.append(f"each real pair counts {plan.repeat} times, so that they are not lost among the made ones")
     found.append(
         f"direct and channel: {plan.hidden_size} units, dropout {plan.dropout:g}, {plan.updates:,} updates of "
-        f"{plan.batch_size}: enough for {facts.pairs:,} pairs"
+        f"{plan.batch_size}, by the number of pairs"
     )
     words = f"the {plan.words_given_inputs if plan.words_given_tags else facts.words:,} words"
     source = words if plan.lm_words_alone else "the outputs of the pairs"

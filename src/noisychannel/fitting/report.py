@@ -52,8 +52,8 @@ def _verdict(result: FitResult) -> Iterator[str]:
     if simple:
         best: Estimate = max(simple, key=lambda one: sign * one.score)
         yield (
-            f"{best.system} ({best.score:.2f}) is not worse than {own.system} ({own.score:.2f}) here: use "
-            f"{best.system} until there are more pairs or words"
+            f"{best.system} ({best.score:.2f}) is not worse than {own.system} ({own.score:.2f}) here: the models do "
+            "not pay until there are more pairs or words"
         )
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from noisychannel.devices import choose_device
 from noisychannel.fitting.facts import Facts
-from noisychannel.fitting.plan import LM_BATCH, Plan
+from noisychannel.fitting.plan import LM_BATCH, Plan, explained
 from noisychannel.ids import EOS
 from noisychannel.models import SSNT, LanguageModel
 from noisychannel.training.jobs import choose_processes
@@ -153,15 +153,15 @@ def shortened(plan: Plan, facts: Facts, speed: Speed, minutes: float) -> Plan:
     seconds = sum(estimate_stages(found, facts, speed).values())
     fits = seconds <= MARGIN * 60 * minutes
     why = (
-        f"shortened to {found.updates:,} updates"
-        + (f" and {found.words_given_inputs:,} words with inputs" if plan.words_given_inputs else "")
+        f"the updates are {100 * found.updates / plan.updates:.0f} % of what the pairs deserve"
         + (
-            f", to fit into {minutes:g} minutes on this machine; --minutes allows more"
+            f", to fit into {minutes:g} minutes on this machine"
             if fits
-            else f"; even that takes longer than {minutes:g} minutes on this machine"
+            else f"; even that takes over {minutes:g} minutes"
         )
+        + "; with a larger --minutes the models would be better"
     )
-    return replace(found, reasons=(*plan.reasons, why))
+    return explained(found, facts, why)
 
 
 def _trained(costs: list[float], speed: Speed) -> float:
