@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import torch
@@ -22,6 +21,8 @@ WARM_UP, MEASURED = 2, 4
 """Updates."""
 LONGER = 1.2
 """A batch is as long as its longest sequence: so much longer than the mean."""
+BUSY = 1.15
+"""Cores share caches and memory: so much slower is each if all of them train."""
 TAG_SYMBOLS = 4
 """About so many tags has a tagged input."""
 WORD_COST = 0.22
@@ -61,13 +62,9 @@ class Speed:
 
 
 def measure_speed(plan: Plan, facts: Facts, device: str, jobs: int | None) -> Speed:
-    """Time a few updates of models of the planned sizes, on sequences of the usual lengths.
-
-    As many are trained at the same time as later: cores share caches and memory, so each is slower than one alone.
-    """
+    """Time a few updates of models of the planned sizes, on sequences of the usual lengths."""
     where = choose_device(device)
     processes = choose_processes(64, where, jobs)
-    at_once = 1 if where.type == "cuda" else processes
     tags = TAG_SYMBOLS if facts.tags else 0
     x, y = (round(LONGER * length) + 1 for length in (facts.input_length, facts.output_length))
     sizes = (facts.input_symbols + 40, facts.output_symbols + 40)
@@ -93,11 +90,9 @@ def measure_speed(plan: Plan, facts: Facts, device: str, jobs: int | None) -> Sp
         batch = ids(LM_BATCH, y + tags, sizes[1])
         return _seconds(model, lambda: model.log_prob(*batch))
 
-    def slowest(of_one: Callable[[], float]) -> float:
-        return max(future.result() for future in [pool.submit(of_one) for _ in range(at_once)])
-
-    with cpu_threads(1), ThreadPoolExecutor(at_once) as pool:
-        return Speed(slowest(direct), slowest(channel), slowest(lm), processes, where.type == "cuda")
+    busy = 1.0 if where.type == "cuda" or processes == 1 else BUSY
+    with cpu_threads(1):
+        return Speed(busy * direct(), busy * channel(), busy * lm(), processes, where.type == "cuda")
 
 
 def _seconds(model: nn.Module, log_prob: Callable[[], torch.Tensor]) -> float:
