@@ -272,8 +272,10 @@ def test_sentences_may_have_vocabularies_of_their_own() -> None:
         make_metric("accuracy"), [["a"], ["b"]], [lambda ids: "xab"[ids[0]], lambda ids: "xba"[ids[0]]]
     )
     first = [hypothesis_of([1], [-1, -1, -1, 2])]
-    assert pool.one_best_score([first, first]) == 100.0
-    assert pool.one_best_score([first, [hypothesis_of([2], [-1, -1, -1, 2])]]) == 50.0
+    second = [hypothesis_of([2], [-1, -1, -1, 2])]
+    right = pool.metric.score(pool.one_best_statistics([first, first]), 1)
+    half = pool.metric.score(pool.one_best_statistics([first, second]), 1)
+    assert (right.tolist(), half.tolist()) == ([100.0, 100.0], [100.0, 0.0])
     with pytest.raises(ValueError, match="2 sentences, 1 functions"):
         CandidatePool(make_metric("accuracy"), [["a"], ["b"]], [words])
 

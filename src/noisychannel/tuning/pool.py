@@ -124,10 +124,6 @@ class CandidatePool:
         """The metric's statistics [N, S] of a decoding of all sentences: of the first hypothesis of each list."""
         return np.stack([self.statistics(n, n_best[0].tokens) for n, n_best in enumerate(n_best_lists)])
 
-    def one_best_score(self, n_best_lists: Sequence[Sequence[Hypothesis]]) -> float:
-        """The metric of a decoding of all sentences."""
-        return float(self.metric.score(self.one_best_statistics(n_best_lists).sum(axis=0), self.sentences))
-
     def covers(self, system: System) -> bool:
         """Whether every sentence has a candidate with every term the system uses."""
         return all(self._usable(sentence, system) for sentence in range(self.sentences))
