@@ -133,6 +133,7 @@ class FewPairs(Experiment):
         """Train these runs; those that are trained on words with inputs wait for the reverse runs."""
         later = [run for run in runs if self._needs_inputs(run)]
         reverse = {f"{spec.reverse.name}/{part}": (spec.reverse, part) for spec, part in map(_spec, later)}
+        reverse = {run: of for run, of in reverse.items() if not self._inputs_file(*of).exists()}
         parts = {part for _, part in map(_spec, runs)}
         for part in sorted(parts):
             self._prepare_vocabularies(part)
@@ -163,13 +164,12 @@ class FewPairs(Experiment):
         tasks: dict[Path, list[InputTask]] = {}
         for spec, part in reverse:
             file, task = self._inputs_file(spec, part), self.tasks[part]
-            if not file.exists():
-                wanted = self.plan(spec, part).words_given_inputs
-                pairs = [pair.row() for pair in task.pairs(spec.pairs)]
-                words = [word.row() for word in task.listed(spec.setting, spec.words)]
-                chosen = choose_words(words, pairs, wanted, task.tagged, seed=1)
-                run = self.runs / spec.name / part
-                tasks[file] = make_tasks(run, chosen, file.with_suffix(""), task.tagged, self.setup.device)
+            wanted = self.plan(spec, part).words_given_inputs
+            pairs = [pair.row() for pair in task.pairs(spec.pairs)]
+            words = [word.row() for word in task.listed(spec.setting, spec.words)]
+            chosen = choose_words(words, pairs, wanted, task.tagged, seed=1)
+            run = self.runs / spec.name / part
+            tasks[file] = make_tasks(run, chosen, file.with_suffix(""), task.tagged, self.setup.device)
         in_processes(self.setup, _do, [x for of_file in tasks.values() for x in of_file if not x.done])
         for file, of_file in tasks.items():
             codec = RunDirectory(self.runs / VOCABULARIES / file.parent.name).codecs()[0]
