@@ -7,20 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from noisychannel.arguments import given_values, parse_options
+from noisychannel.arguments import Bounds, given_values, parse_options
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.cli.standard_streams import standard_input
 from noisychannel.data.files import count_inputs, read_inputs
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, command_line
 from noisychannel.explanation import explain
 from noisychannel.loading import load_tuned
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
+from noisychannel.outputs import Output
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions, content_of
@@ -40,6 +41,10 @@ symbols and features were unknown.
                  whether a term is the log-probability of the best alignment (viterbi) or of all alignments
                  (marginal). A number that is not finite is null.
 --n_best N       N lines for each input: an output, a tab, and its score; use --json to tell several inputs apart
+--confidence     add a column: the probability that the output is right, as it was calibrated on dev when the run was
+                 tuned. JSON always has it.
+--unsure P       add a last column: ? if the confidence is below P, for outputs that a person should check, else
+                 nothing; in JSON the key unsure
 --explain        for reading: a table of the n best with their terms, and the alignment of the best
 --rerank FILE    do not search: print the best (with --n_best the N best) of given outputs: lines of input, tab, output
                  (and tab, features, if the run was trained with features), those of one input together
@@ -51,10 +56,13 @@ example:
   echo Haus | noisychannel decode runs/demo --n_best 5
   noisychannel decode runs/demo words.txt --system direct+lm --json
   noisychannel decode runs/demo words.txt --output words.out --resume
+  noisychannel decode runs/demo words.txt --confidence --unsure 0.5
 """
 
 
 POSITIONAL = ("run", "files*")
+UNSURE = "?"
+"""The mark of outputs that should be checked."""
 WIDTH_IN_FILES = 100
 """Of tables for reading; on a terminal they are as wide as it is."""
 
@@ -71,6 +79,8 @@ class DecodeCommand(StreamOptions, SearchSettings):
         weights: direct,channel,lm,length, or by name (direct=1,lm=0.5,word_list=3), instead of tuned ones.
         json: Print a line of JSON for each input.
         explain: Print tables for reading.
+        confidence: Add a column with the probability that each output is right.
+        unsure: Mark outputs whose confidence is below this.
         rerank: A file of given outputs to rank, instead of searching.
         output: Write to this file instead of standard output. An existing file is not replaced.
         resume: Continue the output file; what is complete stays as it is.
@@ -83,6 +93,8 @@ class DecodeCommand(StreamOptions, SearchSettings):
     weights: str | None = None
     json: bool = False
     explain: bool = False
+    confidence: bool = False
+    unsure: Annotated[float, Bounds(least=0, most=1)] | None = None
     rerank: str | None = None
     output: str | None = None
     resume: bool = False
@@ -97,7 +109,10 @@ def run(words: list[str]) -> int:
     reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
     output = None if options.output is None else OutputFile(Path(options.output), options.resume)
     model = load(directory, options, given_values(DecodeCommand, words, POSITIONAL), reporter)
-    decoder = LineDecoder(model, directory.data_config, options, reporter.warn, align=options.json or options.explain)
+    check_confidence(options, model)
+    detailed = options.json or options.explain
+    confident = detailed or options.confidence or options.unsure is not None
+    decoder = LineDecoder(model, directory.data_config, options, reporter.warn, align=detailed, confident=confident)
     if output is None:
         print_lines(decoder, options, reporter)
     else:
@@ -113,10 +128,24 @@ def check_together(options: DecodeCommand) -> None:
         raise BadInputError(f"--rerank reads {options.rerank} alone; leave out {options.files[0]}, or --rerank")
     if options.json and options.explain:
         raise BadInputError("--json and --explain exclude each other; leave one of them out")
+    if options.explain and (options.confidence or options.unsure is not None):
+        raise BadInputError("--explain shows every confidence; leave out --confidence and --unsure")
+    if options.rerank is not None and (options.confidence or options.unsure is not None):
+        raise BadInputError("--rerank: given outputs have no confidence; leave out --confidence and --unsure")
     if options.resume and options.output is None:
         raise BadInputError("--resume continues a file; name it with --output FILE")
     if not options.files and options.rerank in (None, "-"):
         standard_input()
+
+
+def check_confidence(options: DecodeCommand, model: NoisyChannel) -> None:
+    """Refuse to promise confidences that the system does not have."""
+    if (options.confidence or options.unsure is not None) and model.confidence is None:
+        changed = "--weights, --search and --channel_alignment must be as tuned; or "
+        raise BadInputError(
+            f"{options.run}: there is no confidence for these weights and this search; "
+            f"{changed}tune the run: {command_line('tune', options.run)}"
+        )
 
 
 def load(directory: RunDirectory, options: DecodeCommand, given: Mapping[str, Any], reporter: Reporter) -> NoisyChannel:
@@ -148,6 +177,8 @@ def print_lines(decoder: LineDecoder, options: DecodeCommand, reporter: Terminal
 def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand, reporter: TerminalReporter) -> None:
     """Into the output file, from where it was left."""
     shape = "json" if options.json else "tables" if options.explain else "text"
+    shape += "" if options.unsure is None else f", unsure below {options.unsure}"
+    shape += ", with confidence" if options.confidence and not options.json else ""
     decided_by = decoder.decided_by() | {"format": shape, "use of --rerank": str(options.rerank is not None)}
     show = partial(shown, model=decoder.model, options=options)
     total = count_inputs(options.files) if options.rerank is None and sys.stderr.isatty() else None
@@ -166,11 +197,22 @@ def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand
 def shown(line: DecodedLine, model: NoisyChannel, options: DecodeCommand) -> str:
     """A decoded line as the options ask for it."""
     if options.json:
-        return json_line(line.record(model))
+        unsure = {} if options.unsure is None else {"unsure": line.is_unsure(options.unsure)}
+        return json_line(line.record(model) | unsure)
     if line.outputs is None:
         return ""
     if options.explain:
         return explain(line, model, None if options.output is None else WIDTH_IN_FILES)
     if options.n_best == 1:
-        return line.outputs[0].text
-    return "\n".join(f"{output.text}\t{output.hypothesis.score:.4f}" for output in line.outputs)
+        return line.outputs[0].text + confidence_columns(line.outputs[0], options)
+    return "\n".join(
+        f"{output.text}\t{output.hypothesis.score:.4f}{confidence_columns(output, options)}" for output in line.outputs
+    )
+
+
+def confidence_columns(output: Output, options: DecodeCommand) -> str:
+    """The columns that ``--confidence`` and ``--unsure`` add to a line of text."""
+    value = output.confidence or 0.0
+    columns = [f"{value:.4f}"] if options.confidence else []
+    columns += [] if options.unsure is None else [UNSURE if value < options.unsure else ""]
+    return "".join(f"\t{column}" for column in columns)
