@@ -461,7 +461,7 @@ def test_several_references(trained: Path, tmp_path: Path, capsys) -> None:
     for references in ([first], [second], [first, second]):
         result = tmp_path / "result.json"
         names = "[" + ",".join(map(str, references)) + "]"
-        command = ["evaluate", str(trained), str(words), "--outputs", names, "--metrics", "[accuracy,edit_distance]"]
+        command = ["evaluate", str(trained), str(words), "--references", names, "--metrics", "[accuracy,edit_distance]"]
         assert main([*command, "--json", str(result)]) == 0
         (system,) = json.loads(result.read_text())["systems"]
         scores.append({name: measured["score"] for name, measured in system["measured"].items()})

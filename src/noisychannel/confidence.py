@@ -52,6 +52,8 @@ class Calibration(ClosedRecord):
     """The share of right outputs."""
     ece: float
     """Expected calibration error: the mean distance between confidence and share of right outputs, over ten bins."""
+    ece_by_chance: float
+    """What perfect confidences would show on so many items."""
     brier: float
     """The mean squared distance between confidence and 1 (right) or 0 (wrong)."""
     brier_of_share: float
@@ -59,7 +61,7 @@ class Calibration(ClosedRecord):
 
     def __str__(self) -> str:
         return (
-            f"off by {100 * self.ece:.1f} points on average, Brier score {self.brier:.3f} "
+            f"off by {100 * self.ece:.1f} points on average ({100 * self.ece_by_chance:.1f} by chance alone), Brier score {self.brier:.3f} "
             f"({self.brier_of_share:.3f} if all outputs had the same confidence)"
         )
 

@@ -141,10 +141,9 @@ def check_together(options: DecodeCommand) -> None:
 def check_confidence(options: DecodeCommand, model: NoisyChannel) -> None:
     """Refuse to promise confidences that the system does not have."""
     if (options.confidence or options.unsure is not None) and model.confidence is None:
-        changed = "--weights, --search and --channel_alignment must be as tuned; or "
         raise BadInputError(
-            f"{options.run}: there is no confidence for these weights and this search; "
-            f"{changed}tune the run: {command_line('tune', options.run)}"
+            f"{options.run}: only a tuned system has a confidence, with its own weights, --search and "
+            f"--channel_alignment; leave these out, or tune again: {command_line('tune', options.run)}"
         )
 
 

@@ -15,6 +15,7 @@ from noisychannel.evaluation.metrics import FloatArray
 BINS = 10
 ITEMS_OF_A_BIN = 10
 """With fewer items there are fewer bins, down to one."""
+SIMULATIONS = 50
 COVERAGES = tuple(range(10, 101, 10))
 """In per cent."""
 
@@ -38,6 +39,8 @@ class Reliability:
 
     items: int
     ece: float
+    ece_by_chance: float
+    """What perfect confidences would show on so many items."""
     brier: float
     area: float
     """Under the curve of accuracy over coverage: the mean accuracy, in per cent, of the k most confident outputs over
@@ -55,8 +58,14 @@ def reliability(confidences: Sequence[float], right: Sequence[bool]) -> Reliabil
         items = max(1, round(len(right_N) * coverage / 100))
         lowest = float(confidence_N[order_N[items - 1]])
         curve.append(CoveragePoint(coverage, items, float(running_N[items - 1]), lowest))
-    error, squared = calibration_error(confidence_N, right_N), brier(confidence_N, right_N)
-    return Reliability(len(right_N), error, squared, float(running_N.mean()), tuple(curve))
+    return Reliability(
+        len(right_N),
+        calibration_error(confidence_N, right_N),
+        error_by_chance(confidence_N),
+        brier(confidence_N, right_N),
+        float(running_N.mean()),
+        tuple(curve),
+    )
 
 
 def calibration_error(confidence_N: FloatArray, right_N: FloatArray) -> float:
@@ -66,6 +75,16 @@ def calibration_error(confidence_N: FloatArray, right_N: FloatArray) -> float:
     distance_N = (confidence_N - _shared(confidence_N, right_N))[order_N]
     bins = np.array_split(distance_N, max(1, min(BINS, len(order_N) // ITEMS_OF_A_BIN)))
     return float(sum(abs(one.sum()) for one in bins) / len(order_N))
+
+
+def error_by_chance(confidence_N: FloatArray) -> float:
+    """The mean calibration error if every confidence were exactly the probability of being right.
+
+    It is not zero: the share of right outputs of a bin varies by chance, the more the smaller the bin.
+    """
+    random = np.random.default_rng(1)
+    drawn = [(random.random(len(confidence_N)) < confidence_N).astype(np.float64) for _ in range(SIMULATIONS)]
+    return float(np.mean([calibration_error(confidence_N, right_N) for right_N in drawn]))
 
 
 def brier(confidence_N: FloatArray, right_N: FloatArray) -> float:

@@ -32,7 +32,7 @@ from noisychannel.confidence import (
 )
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.evaluation.calibration import brier, calibration_error
+from noisychannel.evaluation.calibration import brier, calibration_error, error_by_chance
 from noisychannel.evaluation.held_out import HeldOut
 
 FEWEST = 10
@@ -90,6 +90,7 @@ def fit_confidence(lists: Sequence[JudgedList], weights: Weights, n_best: int, s
         items=len(right_N),
         accuracy=share,
         ece=calibration_error(confidence_N, right_N),
+        ece_by_chance=error_by_chance(confidence_N),
         brier=brier(confidence_N, right_N),
         brier_of_share=share * (1 - share),
     )
