@@ -74,9 +74,9 @@ def test_confidences_are_near_the_true_probabilities(items: int, draws: int, dis
 
 
 def test_the_calibration_error_of_perfect_confidences_is_what_chance_explains() -> None:
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(7)  # not the seed of error_by_chance, whose numbers would be these
     true = rng.random(400)
-    errors = [calibration_error(true, (rng.random(400) < true).astype(float)) for _ in range(30)]
+    errors = [calibration_error(true, (rng.random(400) < true).astype(float)) for _ in range(100)]
     assert np.mean(errors) == pytest.approx(error_by_chance(true), rel=0.1)
     assert calibration_error(np.clip(true + 0.3, 0, 1), (rng.random(400) < true).astype(float)) > 0.15
 

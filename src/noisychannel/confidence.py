@@ -61,8 +61,8 @@ class Calibration(ClosedRecord):
 
     def __str__(self) -> str:
         return (
-            f"off by {100 * self.ece:.1f} points on average ({100 * self.ece_by_chance:.1f} by chance alone), Brier score {self.brier:.3f} "
-            f"({self.brier_of_share:.3f} if all outputs had the same confidence)"
+            f"off by {100 * self.ece:.1f} points on average ({100 * self.ece_by_chance:.1f} by chance alone), "
+            f"Brier score {self.brier:.3f} ({self.brier_of_share:.3f} if all outputs had the same confidence)"
         )
 
 

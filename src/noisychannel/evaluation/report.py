@@ -114,7 +114,8 @@ def _confidence(result: SystemResult) -> Iterator[str]:
     assert found is not None
     yield (
         f"Confidence of {result.system}: off by {100 * found.ece:.1f} points on average "
-        f"({100 * found.ece_by_chance:.1f} by chance alone), Brier score {found.brier:.3f}. Accuracy of the most confident outputs (area under the curve {found.area:.2f}):"
+        f"({100 * found.ece_by_chance:.1f} by chance alone), Brier score {found.brier:.3f}. "
+        f"Accuracy of the most confident outputs (area under the curve {found.area:.2f}):"
     )
     yield ""
     yield markdown(
