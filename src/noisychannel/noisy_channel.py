@@ -313,7 +313,10 @@ def with_confidence(outputs: Sequence[Sequence[Output]], confidence: Confidence)
     found = [[output.hypothesis for output in best] for best in outputs]
     values = confidence.of_lists([[output.text for output in best] for best in outputs], found)
     return [
-        [output._replace(confidence=value) for output, value in zip(best, of_list, strict=True)]
+        [
+            output._replace(hypothesis=replace(output.hypothesis, confidence=value))
+            for output, value in zip(best, of_list, strict=True)
+        ]
         for best, of_list in zip(outputs, values, strict=True)
     ]
 

@@ -26,9 +26,12 @@ class Output(NamedTuple):
 
     text: str
     hypothesis: Hypothesis
-    confidence: float | None = None
-    """The probability that it is right, calibrated on dev; None if the system has no such model, and for outputs that
-    were given instead of searched for."""
+
+    @property
+    def confidence(self) -> float | None:
+        """The probability that it is right, calibrated on dev; None if the system has no such model, and for outputs
+        that were given instead of searched for."""
+        return self.hypothesis.confidence
 
     @property
     def unknown(self) -> tuple[int, ...]:

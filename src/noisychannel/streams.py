@@ -202,7 +202,7 @@ class LineDecoder:
             "models": model_checksum(model),
             **{f"weight of {name}": str(weight) for name, weight in model.weights.by_name().items()},
             **{name: str(value) for name, value in asdict(model.settings).items()},
-            **({"confidence": str(model.confidence)} if self.confident else {}),
+            **({"confidence": str(model.confidence)} if self.confident and model.confidence else {}),
             "device": model.decoder.device.type,
             **{name: str(getattr(self.options, name)) for name in ("n_best", "max_symbols", "batch_size")},
         }

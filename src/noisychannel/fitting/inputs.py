@@ -61,7 +61,7 @@ class InputTask:
         )
         lines = []
         for best in decoded:
-            text, hypothesis = best[0].text, best[0].hypothesis
+            text, hypothesis = best[0]
             sure = hypothesis.direct / hypothesis.length >= LEAST_CONFIDENCE
             lines.append(text if hypothesis.complete and sure and text.strip() and "\n" not in text else "")
         write_text(Path(self.file), "".join(f"{line}\n" for line in lines))
