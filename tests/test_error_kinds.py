@@ -22,7 +22,7 @@ from noisychannel.evaluation.seen import seen_items
 from noisychannel.evaluation.significance import difference_interval, paired_bootstrap
 from noisychannel.runs import RunDirectory
 from noisychannel.weights import TunedSystem, write_systems
-from toys import double_vowels, toy_config, write_pairs
+from toys import double_vowels, tag, toy_config, write_pairs
 
 NARROW = SearchSettings(k1=4, k2=2)
 
@@ -204,3 +204,23 @@ def test_a_run_against_itself_differs_in_nothing(trained: Path, items_file: Path
     assert same["only_run"] == same["only_other"] == []
     assert same["measured"]["accuracy"]["p_value"] == 1
     assert same["measured"]["accuracy"]["low"] == same["measured"]["accuracy"]["high"] == 0
+
+
+def test_runs_that_read_the_file_differently_are_compared(trained: Path, items_file: Path, tmp_path: Path) -> None:
+    """One run knows features, the other ignores that column."""
+    config = toy_config(tmp_path / "tagged", rows=40, longest=4, max_epochs=1)
+    tag(config, "V;PST")
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    assert main(["train", str(tmp_path / "config.yaml")]) == 0
+    tagged = Path(config.run_dir)
+    items_file.write_text("".join(f"{line}\tV;PST\n" for line in items_file.read_text().splitlines()))
+    for run, other in ((trained, tagged), (tagged, trained)):
+        _, record = evaluate(run, items_file, "--against", str(other))
+        measured = record["against"]["pairings"][0]["measured"]["accuracy"]
+        scores = {row["system"]: row["measured"]["accuracy"]["score"] for row in record["systems"]}
+        assert measured["score"] == scores[record["against"]["pairings"][0]["system"]]
+        assert len(record["against"]["pairings"][0]["other_outputs"]) == 40
+    command = ["evaluate", str(trained), "-", "--against", str(tagged)]
+    result = run_here(command, b"")
+    assert result.returncode == 2
+    assert b"--against reads FILE twice" in result.stderr

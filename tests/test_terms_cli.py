@@ -96,7 +96,8 @@ def test_a_run_with_a_word_list_is_tuned_with_it_and_says_so_everywhere(run: Pat
     table = run.with_name("test.tsv")
     write_pairs(table, double_vowels, 12, 9, longest=4)
     assert main(["evaluate", str(run), str(table), "--device", "cpu"]) == 0
-    rows = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    shown_table = capsys.readouterr().out.split("\n\n")[0]
+    rows = [line.split("|")[1].strip() for line in shown_table.splitlines() if line.startswith("| ")]
     assert rows[2:] == ["direct", *record["systems"], "attention", "seq2seq"], "attention and seq2seq need no tuning"
     inputs = run.with_name("inputs.txt")
     assert main(["decode", str(run), str(inputs), "--explain", "--weights", "direct=1,word_list=2"]) == 0

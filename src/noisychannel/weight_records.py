@@ -50,7 +50,7 @@ class SystemRecord(ClosedRecord):
     """The p-value of the difference on dev between these weights and the start weights."""
     history: Sequence[Mapping[str, float | Mapping[str, float] | None]] = ()
     confidence: Confidence | None = None
-    """None if the system was tuned by a version before 0.5, or on very few inputs."""
+    """None if the system was tuned by version 0.3 or earlier, or on very few inputs."""
 
     def __post_init__(self) -> None:
         Weights.of(self.weights)  # checks them

@@ -76,7 +76,7 @@ def _check_results(option: str, name: str, inputs: list[str]) -> None:
 
 
 def _check_outputs(name: str) -> None:
-    """Until version 0.4 --outputs named files of references, which must not be replaced."""
+    """Until version 0.3 --outputs named files of references, which must not be replaced."""
     file = Path(name)
     if not file.is_file() or not file.stat().st_size:
         return
