@@ -102,7 +102,13 @@ def test_the_run_is_an_ordinary_one(fitted: tuple[FitOptions, FitResult, Listene
     tuned = read_system(run)
     assert tuned.name == result.done.default
     assert tuned.name in ("direct+lm", "direct+channel+lm", "direct+channel+lm+word_list")
-    assert NoisyChannel.load(run.path, device="cpu")("abi")[0].hypothesis.complete
+    output = NoisyChannel.load(run.path, device="cpu")("abi")[0]
+    assert output.hypothesis.complete
+    assert output.confidence is not None
+    assert 0 <= output.confidence <= 1
+    assert tuned.confidence is not None
+    assert tuned.confidence.calibration is not None
+    assert tuned.confidence.calibration.items == 24  # each pair was held out once
     table = evaluate_run(run, EvaluateOptions(file=options.pairs, baselines=["rules"], device="cpu", samples=10))
     assert {row.system for row in table.results} >= {"rules", "direct", "direct+channel+lm"}
     assert result.table is not None
