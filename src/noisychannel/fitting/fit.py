@@ -79,11 +79,9 @@ def fit(options: FitOptions, reporter: FitReporter) -> FitResult:
     """Make a tuned run of a user's pairs and words, or resume it."""
     data = UserData.read(options)
     work = Work(options.place)
-    check_place(options, work)
-    files = checksums_of(data)
+    _check_begun(options, data, work)
     done = None if options.overwrite else work.done()
     if done is not None:
-        check_same(done.begun, options, files, options.place)
         reporter.say(f"{options.place}: finished before; --overwrite starts over")
     else:
         with work.locked():
@@ -91,6 +89,20 @@ def fit(options: FitOptions, reporter: FitReporter) -> FitResult:
     if not options.keep_work:
         remove(work.path)
     return FitResult(options.place, done, data.pairs[0], _test(options, done.begun.plan, reporter))
+
+
+def check_begun(options: FitOptions) -> None:
+    """Refuse what ``fit`` would refuse before it writes anything."""
+    _check_begun(options, UserData.read(options), Work(options.place))
+
+
+def _check_begun(options: FitOptions, data: UserData, work: Work) -> None:
+    """Refuse a directory that holds something else, or a fit of other data or options."""
+    check_place(options, work)
+    done = None if options.overwrite else work.done()
+    before = done.begun if done is not None else None if options.overwrite else work.begun()
+    if before is not None:
+        check_same(before, options, checksums_of(data), options.place)
 
 
 class _Fit:
@@ -103,7 +115,7 @@ class _Fit:
     def run(self) -> Done:
         options, work, files = self.options, self.work, checksums_of(self.data)
         before = None if options.overwrite else work.begun()
-        if before is not None:
+        if before is not None:  # checked again: another process may have begun in between
             check_same(before, options, files, options.place)
             self.reporter.say(f"{options.place}: resuming")
         facts = count_facts(self.data.pairs, self.data.words)
