@@ -25,6 +25,7 @@ from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.finite import non_finite_parameter
 from noisychannel.models.registry import ROLES, ModelDescription
 from noisychannel.models.word_list import Trie, WordList
+from noisychannel.packaged import find_run
 from noisychannel.recorded_run import RecordedRun
 from noisychannel.run_files import directory_name
 from noisychannel.run_records import FORMAT, ModelMetadata, ModelRecord, WordListMetadata
@@ -43,7 +44,8 @@ class RunDirectory(RecordedRun):
 
     @staticmethod
     def open(path: Path) -> RunDirectory:
-        """An existing run, of a version that this one can read."""
+        """An existing run, of a version that this one can read; ``demo`` is the one of the package."""
+        path = find_run(path)
         run = RunDirectory(path)
         if path.exists() and not path.is_dir():
             raise BadInputError(f"{path}: is a file, not a run directory")

@@ -11,6 +11,7 @@ from noisychannel.arguments import Bounds, given_values, parse_options
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
+from noisychannel.packaged import refuse_packaged
 from noisychannel.runs import RunDirectory
 from noisychannel.tuning.run import TuneOptions, tune_run
 from noisychannel.weights import read_system
@@ -58,6 +59,7 @@ def run(words: list[str]) -> int:
     except ValueError as error:
         raise BadInputError(str(error)) from error
     directory = RunDirectory.open(Path(options.run))
+    refuse_packaged(directory.path, "tuned")
     results = tune_run(directory, options, settings, TerminalReporter(), given)
     width = max(len(result.system) for result in results)
     for result in results:
