@@ -125,6 +125,18 @@ class WordListMetadata(Record):
     """The size of the output vocabulary."""
 
 
+@dataclass(frozen=True)
+class SeenMetadata(Record):
+    """Of seen.safetensors."""
+
+    symbols: int
+    """The size of the larger vocabulary."""
+    pairs: int
+    """How many pairs were counted."""
+    inputs: int
+    """How many different inputs they have, with their features."""
+
+
 class _Arguments(ClosedRecord):
     """Of the constructor of a model."""
 
