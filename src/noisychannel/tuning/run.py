@@ -26,7 +26,7 @@ from noisychannel.tuning.loop import TuningResult, tune
 from noisychannel.tuning.pool import CandidatePool
 from noisychannel.weights import TermSource, TunedSystem, known_terms, system_of, write_systems
 
-REPEATED = 0.25
+REPEATED = 0.5
 """If this share of the training pairs has the input of an earlier one, seen is used unless systems are named."""
 FEW_PAIRS = 100
 """Weights tuned on fewer dev pairs fit these pairs rather than the task."""
