@@ -133,8 +133,8 @@ class SeenMetadata(Record):
     """The size of the larger vocabulary."""
     pairs: int
     """How many pairs were counted."""
-    inputs: int
-    """How many different inputs they have, with their features."""
+    different: int
+    """How many of them are different."""
 
 
 class _Arguments(ClosedRecord):

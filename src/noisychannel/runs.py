@@ -242,17 +242,17 @@ class RunDirectory(RecordedRun):
         return self.seen_file.exists() or SEEN in self.header().files
 
     def write_seen(self, seen: Seen) -> None:
-        pairs, inputs = seen.size
-        metadata = {"symbols": str(seen.pairs.vocab_size), "pairs": str(pairs), "inputs": str(inputs)}
+        pairs, different = seen.size
+        metadata = {"symbols": str(seen.pairs.vocab_size), "pairs": str(pairs), "different": str(different)}
         save_tensors(self.seen_file, {"keys": seen.pairs.keys, "counts": seen.counts}, metadata)
 
     @property
-    def repeated_inputs(self) -> float:
-        """The share of the training pairs whose input is that of another pair that was counted before it."""
+    def repeated_pairs(self) -> float:
+        """The share of the training pairs that are repetitions of others; 0 if they were not counted."""
         if not self.seen_file.exists():
             return 0.0
         stored = parse_metadata(load_metadata(self.seen_file), SeenMetadata, self.seen_file, self.counting_again())
-        return 1 - stored.inputs / stored.pairs if stored.pairs else 0.0
+        return 1 - stored.different / stored.pairs if stored.pairs else 0.0
 
     def load_seen(self, device: torch.device | str = "cpu") -> Seen:
         """The counts of the training pairs as a term of the objective."""

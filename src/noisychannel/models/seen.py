@@ -108,11 +108,11 @@ class Seen(nn.Module):
 
     @cached_property
     def size(self) -> tuple[int, int]:
-        """How many pairs were counted, and how many different inputs they have."""
-        keys, counts, V = self._keys, self.counts.cpu().numpy(), self.pairs.vocab_size
-        has_more = np.zeros(len(keys) + 1, bool)
-        has_more[keys // V] = True
-        return int(counts[keys // V == ROOT].sum()), int(((keys % V == EOS) & has_more[1:]).sum())
+        """How many pairs were counted, and how many of them are different."""
+        keys, counts, V = self._keys, self._counts, self.pairs.vocab_size
+        ends = np.ones(len(keys) + 1, bool)
+        ends[keys // V] = False
+        return int(counts[keys // V == ROOT].sum()), int(ends[1:].sum())
 
     def log_prob(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor:
         """The term of whole outputs, EOS included: ids [B,I], [B], [B,J], [B] -> [B]."""

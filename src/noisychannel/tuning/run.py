@@ -27,7 +27,7 @@ from noisychannel.tuning.pool import CandidatePool
 from noisychannel.weights import TermSource, TunedSystem, known_terms, system_of, write_systems
 
 REPEATED = 0.5
-"""If this share of the training pairs has the input of an earlier one, seen is used unless systems are named."""
+"""If this share of the training pairs are repetitions, seen is used unless systems are named."""
 FEW_PAIRS = 100
 """Weights tuned on fewer dev pairs fit these pairs rather than the task."""
 
@@ -237,8 +237,8 @@ def choose_systems(
 
 
 def _repeats(source: TermSource) -> bool:
-    """Whether inputs repeat in the pairs that a term was counted from: only then are some likely to come again."""
-    return RunDirectory(source.run).repeated_inputs >= REPEATED
+    """Whether the pairs that a term was counted from are running text: then inputs come again."""
+    return RunDirectory(source.run).repeated_pairs >= REPEATED
 
 
 def terms_of(run: RunDirectory, given: Mapping[str, TermSource]) -> dict[str, TermSource]:
