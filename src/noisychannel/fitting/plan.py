@@ -378,7 +378,7 @@ def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
     if plan.seen:
         found.append(
             f"counts of the pairs are a term (seen): {100 * facts.repeated:.0f} % of the pairs are repetitions, so "
-            "inputs come again; held-out inputs are never among the other pairs, so its weight stays where tuning starts"
+            "inputs come again; held-out inputs are not among the other pairs, so its weight stays where tuning starts"
         )
     if plan.without_outputs:
         why = "as given" if "--lexicon" in given else f"{100 * facts.listed:.0f} % of them are listed"
