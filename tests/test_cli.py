@@ -86,7 +86,7 @@ def test_help_names_every_command_and_starts_without_torch() -> None:
 def test_train_help_lists_every_key(capsys) -> None:
     assert main(["train", "--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"  --{key}" in shown for key in all_keys(RunConfig))
+    assert all("  --" + key.replace("_", "-") in shown for key in all_keys(RunConfig))
 
 
 def test_training_prints_the_perplexity_of_each_model_and_lines_when_piped(tmp_path: Path, capsys) -> None:

@@ -26,7 +26,7 @@ from noisychannel.runs import RunDirectory
 from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions, content_of
 from noisychannel.systems import check_used, unused_settings
 
-USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME] [--weights 1,0.5,0.3,0.2] [--n_best 5] [--json]
+USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME] [--weights 1,0.5,0.3,0.2] [--n-best 5] [--json]
 
 Print the best output of each line of the files (or of standard input), in order. If the run was trained with features,
 a line is the input, a tab, and the features. The weights are those tuned for the run's default system (noisychannel
@@ -39,16 +39,16 @@ symbols and features were unknown.
                  unknown, and hypotheses with all terms of the objective and alignments; direct_is and channel_is say
                  whether a term is the log-probability of the best alignment (viterbi) or of all alignments
                  (marginal). A number that is not finite is null.
---n_best N       N lines for each input: an output, a tab, and its score; use --json to tell several inputs apart
+--n-best N       N lines for each input: an output, a tab, and its score; use --json to tell several inputs apart
 --explain        for reading: a table of the n best with their terms, and the alignment of the best
---rerank FILE    do not search: print the best (with --n_best the N best) of given outputs: lines of input, tab, output
+--rerank FILE    do not search: print the best (with --n-best the N best) of given outputs: lines of input, tab, output
                  (and tab, features, if the run was trained with features), those of one input together
 --output FILE    write to FILE instead of standard output. If the command is interrupted or killed, repeat it with
                  --resume: FILE is continued, and in the end has the same bytes as if nothing had happened. It is also
                  continued if the input has grown. FILE.journal keeps how far it is, and how it was made.
 
 example:
-  echo Haus | noisychannel decode runs/demo --n_best 5
+  echo Haus | noisychannel decode runs/demo --n-best 5
   noisychannel decode runs/demo words.txt --system direct+lm --json
   noisychannel decode runs/demo words.txt --output words.out --resume
 """

@@ -13,7 +13,7 @@ from noisychannel.cli.train import PERPLEXITY_NOTE
 from noisychannel.experiments.demo import DemoOptions, compare_systems, describe_models, train_demo
 from noisychannel.runs import RunDirectory
 
-USAGE = """usage: noisychannel demo [--run_dir runs/demo] [--pairs 1000] [--overwrite]
+USAGE = """usage: noisychannel demo [--run-dir runs/demo] [--pairs 1000] [--overwrite]
 
 Train a small direct model, channel model and language model that turn German nouns into their dative plurals
 (Haus → Häusern) from a thousand pairs. All other dative plurals of the package german-nouns, without those of held-out
@@ -22,7 +22,7 @@ of systems beside two simple baselines (the noun as it is, suffix rules), and no
 command is repeated, it resumes, or shows the finished models.
 
 example:
-  noisychannel demo --run_dir runs/demo
+  noisychannel demo --run-dir runs/demo
 """
 
 
@@ -39,6 +39,6 @@ def run(words: list[str]) -> int:
     program = shutil.which("noisychannel") or str(Path(sys.prefix, "bin", "noisychannel"))
     print(f"\nThe models are in {directory.path}. Ask them about a noun, or a pair, of your own:")
     program, path = shlex.quote(program), shlex.quote(str(directory.path))
-    print(f"  echo Baum | {program} decode {path} --n_best 5 --explain")
+    print(f"  echo Baum | {program} decode {path} --n-best 5 --explain")
     print(f"  printf 'Baum\\tBäumen\\n' | {program} score {path}")
     return 0

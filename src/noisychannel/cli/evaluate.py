@@ -16,7 +16,7 @@ from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.run_files import run_that_owns
 from noisychannel.runs import RunDirectory
 
-USAGE = """usage: noisychannel evaluate RUN FILE [--metrics '[accuracy,edit_distance]'] [--baselines '[identity,rules]']
+USAGE = """usage: noisychannel evaluate RUN FILE [--metrics accuracy,edit_distance] [--baselines identity,rules]
 
 Decode the inputs of FILE with every tuned system of the run and print one table: each metric with its 95 % bootstrap
 interval and its p-value against the direct model with the same search (paired bootstrap), the length of the outputs
@@ -25,10 +25,10 @@ names the parallel files of references, one or several. Each group of a run deco
 all groups; name the directory of a group for one alone.
 
 Items with the same input (all forms of a lemma) are not independent: the bootstrap draws them together. Name
-something else with --resample_by: line, output, features, group, or a column named -NAME in --columns.
+something else with --resample-by: line, output, features, group, or a column named -NAME in --columns.
 
 example:
-  noisychannel evaluate runs/demo runs/demo-data/test.tsv --metrics '[accuracy,edit_distance]'
+  noisychannel evaluate runs/demo runs/demo-data/test.tsv --metrics accuracy,edit_distance
 """
 
 

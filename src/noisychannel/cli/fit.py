@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as ProgressBar
 
-from noisychannel.arguments import parse_options
+from noisychannel.arguments import parse_options, split_list
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.fitting.fit import fit
 from noisychannel.fitting.options import FitOptions
@@ -23,7 +23,7 @@ from noisychannel.reporting import Advance
 
 SECONDS_BETWEEN_LINES = 10.0
 
-USAGE = """usage: noisychannel fit PAIRS [--words FILE] [--columns unimorph] [--word_columns output] [--test FILE]
+USAGE = """usage: noisychannel fit PAIRS [--words FILE] [--columns unimorph] [--word-columns output] [--test FILE]
 
 From pairs, and a list of words if there is one, to a tuned run in one command. fit counts what there is, chooses the
 settings by rule and says why, and estimates the time before it starts. It holds pairs out by itself, trains, tunes, and
@@ -32,11 +32,11 @@ evaluate and score work on it. Repeating the command resumes what is unfinished.
 
 PAIRS has a pair on each line: input, tab, output; or other columns, named by --columns as in train (a list of input,
 output, features and -, or a preset such as sigmorphon2017). The words are outputs without inputs, one a line, or with
-tags (--word_columns features,output).
+tags (--word-columns features,output).
 
 example:
   noisychannel fit pairs.tsv --words words.txt
-  noisychannel fit german-train-low --columns sigmorphon2017 --words german-forms --word_columns features,output
+  noisychannel fit german-train-low --columns sigmorphon2017 --words german-forms --word-columns features,output
 """
 
 
@@ -63,7 +63,8 @@ def _joined(words: list[str]) -> list[str]:
             rest.append(word)
     if len(files) == 1:
         return [*rest, f"--words={files[0]}"]
-    return [*rest, f"--words={list(files)!r}"] if files else rest
+    named = [name for file in files for name in split_list(file, "--words")]
+    return [*rest, f"--words={named!r}"] if files else rest
 
 
 class FitDisplay(TerminalReporter):

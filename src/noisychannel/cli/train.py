@@ -19,7 +19,7 @@ Repeating the command resumes an interrupted training. Finished models stay as t
 stopped at a limit (max_updates, max_epochs) that is now larger. --overwrite starts over.
 
 example:
-  noisychannel train configs/inflection.yaml --run_dir runs/nouns --direct.hidden_size 256
+  noisychannel train configs/inflection.yaml --run-dir runs/nouns --direct.hidden-size 256
 
 On several GPUs or machines:
   torchrun --nproc_per_node 4 -m noisychannel train configs/translation.yaml
