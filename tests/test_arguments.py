@@ -159,7 +159,7 @@ def test_messages_repeat_the_spelling_and_help_shows_dashes() -> None:
             parse_options(RunConfig, [name, "x"])
     with pytest.raises(BadInputError, match="did you mean --run-dir"):
         parse_options(RunConfig, ["--run_dirr", "x"])
-    with pytest.raises(BadInputError, match="^--run-dir: given twice, as 'a' and as 'b'"):
+    with pytest.raises(BadInputError, match=r"^--run-dir: given twice, as 'a' and as 'b'"):
         parse_options(RunConfig, ["--run-dir", "a", "--run_dir", "b"])
     assert parse_options(RunConfig, ["--run-dir", "a", "--run_dir", "a"]).run_dir == "a"
     described = describe_keys(RunConfig)

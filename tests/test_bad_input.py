@@ -581,7 +581,7 @@ def test_a_model_is_added_by_the_command_given(trained: Path, capsys, monkeypatc
 
 def test_the_shortest_output_of_a_tuning_is_said_once(trained: Path, capsys) -> None:
     assert main(["tune", "--help"]) == 0
-    about = " ".join(capsys.readouterr().out.split("--max_length")[1].split("--")[0].split())
+    about = " ".join(capsys.readouterr().out.split("--max-length")[1].split("--")[0].split())
     assert "(at least 2)" in about
     line = complaint_of(capsys, ["tune", str(trained), "--max_length", "1"])
     assert line == "noisychannel: --max_length: must be at least 2, but is 1"

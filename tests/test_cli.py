@@ -236,7 +236,7 @@ def test_unknown_commands_and_options(trained: Path, capsys) -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ("--direct.hiden_size 3", "unknown option --direct.hiden_size; did you mean --direct.hidden_size?"),
+        ("--direct.hiden_size 3", "unknown option --direct.hiden_size; did you mean --direct.hidden-size?"),
         ("--direct.hidden_size big", "--direct.hidden_size: must be a whole number, but is 'big'"),
         ("--direct.hidden_size 0", "direct.hidden_size: must be at least 1, but is 0"),
         ("--direct.dropout 1.5", "direct.dropout: must be at least 0 and less than 1"),

@@ -13,6 +13,7 @@ import torch
 
 from noisychannel import __version__
 from noisychannel.arguments import Count, check_bounds
+from noisychannel.data.blank_lines import counted_blanks, is_blank
 from noisychannel.data.codec import Unknown
 from noisychannel.data.files import BadLine, Line
 from noisychannel.data.prepare import DataConfig, DataSource
@@ -39,7 +40,7 @@ class DecodedLine:
     text: str | None
     """The whole line; None if it is not text."""
     outputs: list[Output] | None = None
-    """The best first; None if the line cannot be decoded."""
+    """The best first; None if the line cannot be decoded; none if it is blank."""
     unknown: Unknown = Unknown([], [])  # noqa: RUF009 (never changed)
     """What of the input the models do not know."""
     input_symbols: Sequence[str] = ()
@@ -123,11 +124,13 @@ class DecodingState(Record):
 
     failed: int = 0
     """Lines that could not be decoded."""
+    blank: int = 0
+    """Blank lines of given outputs that were skipped."""
     remarks: Remarks = field(default_factory=Remarks)
 
 
 class LineDecoder:
-    """Decodes the lines of a stream. A line that cannot be decoded is reported and has no outputs."""
+    """Decodes the lines of a stream. A line that cannot be decoded is reported. A blank line has no outputs."""
 
     def __init__(
         self,
@@ -143,6 +146,8 @@ class LineDecoder:
         self.separator = data.feature_separator
         self.failed = 0
         """Lines that could not be decoded so far."""
+        self.blank = 0
+        """Blank lines of given outputs so far."""
         self.remarks = Remarks()
 
     def decode(self, lines: Iterable[Line | BadLine], one_by_one: bool = False) -> Iterator[DecodedLine]:
@@ -175,16 +180,17 @@ class LineDecoder:
     ) -> None:
         """Write every line, as ``show`` gives it, and finish the file. ``chunks`` are of the ``rest`` of its input."""
         so_far = file.state(DecodingState)
-        self.failed, self.remarks = so_far.failed, so_far.remarks
+        self.failed, self.blank, self.remarks = so_far.failed, so_far.blank, so_far.remarks
         for chunk in chunks:
             shown = "".join(f"{show(line)}\n" for line in chunk.lines)
-            file.write(shown, chunk.read, asdict(DecodingState(self.failed, self.remarks)))
+            file.write(shown, chunk.read, asdict(DecodingState(self.failed, self.blank, self.remarks)))
             progress(len(chunk.lines))
 
     def summary(self) -> str:
         """What a user should know at the end; empty if there is nothing."""
         failed = f"{self.failed} lines could not be decoded" if self.failed > REPORTED else ""
-        return "; ".join(filter(None, (failed, self.remarks.line())))
+        blank = counted_blanks(self.blank) if self.blank else ""
+        return "; ".join(filter(None, (failed, blank, self.remarks.line())))
 
     def decided_by(self) -> dict[str, str]:
         """Everything but the input that decides the outputs to the last digit, by name, for an ``OutputFile``."""
@@ -204,7 +210,9 @@ class LineDecoder:
         for row in rows:
             if isinstance(row, BadLine):
                 self._refuse(row.reason)
-            elif row is not None and self._fits(row):
+            elif row is None:
+                self.blank += 1
+            elif self._fits(row):
                 if group and (row.input, row.features) != (group[0].input, group[0].features):
                     yield group, read
                     group, read = [], 0
@@ -249,8 +257,12 @@ class LineDecoder:
 
     def _decode_chunk(self, chunk: list[Line | BadLine]) -> list[DecodedLine]:
         model = self.model
-        decoded = [DecodedLine(line.text if isinstance(line, Line) else None) for line in chunk]
-        parsed = {n: item for n, line in enumerate(chunk) if (item := self._parse(line)) is not None}
+        decoded = [_undecoded(line) for line in chunk]
+        parsed = {
+            n: item
+            for n, (line, shown) in enumerate(zip(chunk, decoded, strict=True))
+            if shown.outputs is None and (item := self._parse(line)) is not None
+        }
         texts, features = [item[0] for item in parsed.values()], [item[1] for item in parsed.values()]
         lines = [line for n, line in enumerate(chunk) if n in parsed and isinstance(line, Line)]
         n_best = model.batch(
@@ -292,3 +304,10 @@ class LineDecoder:
             self.report(message)
         elif self.failed == REPORTED + 1:
             self.report("further lines that cannot be decoded are only counted")
+
+
+def _undecoded(line: Line | BadLine) -> DecodedLine:
+    """A line before it is decoded; a blank one stays as it is."""
+    if isinstance(line, BadLine):
+        return DecodedLine(None)
+    return DecodedLine(line.text, [] if is_blank(line) else None)

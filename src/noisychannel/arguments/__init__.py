@@ -73,9 +73,9 @@ def parse_options(
 
     The fields in ``positional`` are given without a name, in order. A last one with a star, such as ``files*``, is a
     list and takes all remaining words. ``--key value`` and ``--key=value`` are the same, and so are ``-`` and ``_`` in
-    a key. An option that is true or false needs no value. A list is given as ``a,b``, as ``[a,b]`` or as a single value;
-    the same holds for lists in a YAML file. ``unset``: keys whose defaults ``--help`` does not show, because something
-    else decides if they are not given.
+    a key. An option that is true or false needs no value. A list is ``a,b``, ``[a,b]`` or a single value, in YAML
+    files too. ``unset``: keys whose defaults ``--help`` does not show, because something else decides if they are not
+    given.
     """
     if asks_for_help(words):
         print(usage + "\noptions:\n" + describe_keys(cls, unset))

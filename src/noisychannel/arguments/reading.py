@@ -85,9 +85,8 @@ def _give(given: dict[str, Given], key: str, one: Given) -> None:
     """Add a value, and refuse a second one that differs."""
     before = given.setdefault(key, one)
     if before.value != one.value:
-        raise BadInputError(
-            f"{before.where}: given twice, as {shortened(before.value)} and as {shortened(one.value)}; remove one of them"
-        )
+        values = f"as {shortened(before.value)} and as {shortened(one.value)}"
+        raise BadInputError(f"{before.where}: given twice, {values}; remove one of them")
 
 
 def _split_option(word: str, kinds: Mapping[str, Any]) -> tuple[str, str | None]:

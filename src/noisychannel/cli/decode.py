@@ -12,8 +12,8 @@ from typing import Any
 from noisychannel.arguments import given_values, parse_options
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
-from noisychannel.cli.standard_streams import standard_input
 from noisychannel.data.files import count_inputs, read_inputs
+from noisychannel.data.standard_input import DASH, check_read_once
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
@@ -115,8 +115,7 @@ def check_together(options: DecodeCommand) -> None:
         raise BadInputError("--json and --explain exclude each other; leave one of them out")
     if options.resume and options.output is None:
         raise BadInputError("--resume continues a file; name it with --output FILE")
-    if not options.files and options.rerank in (None, "-"):
-        standard_input()
+    check_read_once([options.rerank] if options.rerank is not None else options.files or [DASH])
 
 
 def load(directory: RunDirectory, options: DecodeCommand, given: Mapping[str, Any], reporter: Reporter) -> NoisyChannel:
@@ -167,7 +166,7 @@ def shown(line: DecodedLine, model: NoisyChannel, options: DecodeCommand) -> str
     """A decoded line as the options ask for it."""
     if options.json:
         return json_line(line.record(model))
-    if line.outputs is None:
+    if not line.outputs:
         return ""
     if options.explain:
         return explain(line, model, None if options.output is None else WIDTH_IN_FILES)

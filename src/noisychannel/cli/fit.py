@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -32,7 +34,7 @@ evaluate and score work on it. Repeating the command resumes what is unfinished.
 
 PAIRS has a pair on each line: input, tab, output; or other columns, named by --columns as in train (a list of input,
 output, features and -, or a preset such as sigmorphon2017). The words are outputs without inputs, one a line, or with
-tags (--word-columns features,output).
+tags (--word-columns features,output). One of the files can be -, standard input. Blank lines are skipped.
 
 example:
   noisychannel fit pairs.tsv --words words.txt
@@ -42,8 +44,8 @@ example:
 
 def run(words: list[str]) -> int:
     options = parse_options(FitOptions, _joined(words), ("pairs",), USAGE)
-    with FitDisplay() as display:
-        result = fit(options, display)
+    with TemporaryDirectory() as directory, FitDisplay() as display:
+        result = fit(options.with_standard_input(Path(directory)), display)
     print("\n".join(describe(result)))
     return 0
 

@@ -155,6 +155,8 @@ class _Fit:
         first = self.data.pairs[0]
         self.reporter.say(f"first pair: {shortened_text(first.input)} becomes {shortened_text(first.output)}")
         self.reporter.say(facts.describe())
+        if self.data.blank:
+            self.reporter.say(self.data.blank)
         if self.data.left_out:
             limits = f"{self.data.config.input.max_length} and {self.data.config.output.max_length} symbols"
             self.reporter.warn(f"{self.data.left_out:,} pairs are left out: a side is longer than {limits}")

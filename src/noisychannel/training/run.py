@@ -165,7 +165,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
             remove(place.data_dir)
     # Nothing is removed before the new data has been read without errors.
     with leaving_no_data(run):
-        prepared = prepare(config.data, lambda group: _data_dir(run, group, resumed), codecs)
+        prepared = prepare(config.data, lambda group: _data_dir(run, group, resumed), codecs, say)
         hashes = sources.record()
         for group, data in prepared.items():
             check_prepared(config, roles, data, group)
