@@ -209,7 +209,7 @@ class LineDecoder:
         group, read = list[Row](), 0
         for row in rows:
             if isinstance(row, BadLine):
-                self._refuse(row.reason)
+                self.refuse(row.reason)
             elif row is None:
                 self.blank += 1
             elif self._fits(row):
@@ -232,19 +232,20 @@ class LineDecoder:
             outputs_of,
             features,
             self.align,
-            refuse=lambda place, reason: self._refuse(f"{groups[place][0].where}: {reason}"),
+            refuse=lambda place, reason: self.refuse(f"{groups[place][0].where}: {reason}"),
         )
         lines = []
         for text, tags, outputs, best in zip(texts, features, given, ranked, strict=True):
+            shown = f"{text}\t{self.separator.join(tags)}" if self.with_features else text
             if not best:
-                lines.append(DecodedLine(text))
+                lines.append(DecodedLine(shown))
                 continue
             unknown = self.model.input_codec.unknown(text, tags)
             self.remarks.add(next(reversed(outputs.values())), unknown)
             for output, where in reversed(outputs.items()):
                 self.remarks.add(where, self.model.output_codec.unknown(output))
             symbols = self.model.input_symbols(text, tags)
-            lines.append(DecodedLine(text, best[: self.options.n_best], unknown, symbols))
+            lines.append(DecodedLine(shown, best[: self.options.n_best], unknown, symbols))
         return lines
 
     def _fits(self, row: Row) -> bool:
@@ -252,16 +253,16 @@ class LineDecoder:
         sides = ((self.model.input_codec, row.input), (self.model.output_codec, row.output))
         symbols, most = max(len(codec.split(text)) for codec, text in sides), self.options.max_symbols
         if symbols > most:
-            self._refuse(f"{row.where}: {symbols} symbols, more than --max_symbols {most}")
+            self.refuse(f"{row.where}: {symbols} symbols, more than --max_symbols {most}")
         return symbols <= most
 
     def _decode_chunk(self, chunk: list[Line | BadLine]) -> list[DecodedLine]:
         model = self.model
-        decoded = [_undecoded(line) for line in chunk]
+        decoded = [undecoded_line(line) for line in chunk]
         parsed = {
             n: item
             for n, (line, shown) in enumerate(zip(chunk, decoded, strict=True))
-            if shown.outputs is None and (item := self._parse(line)) is not None
+            if shown.outputs is None and (item := self.parse(line)) is not None
         }
         texts, features = [item[0] for item in parsed.values()], [item[1] for item in parsed.values()]
         lines = [line for n, line in enumerate(chunk) if n in parsed and isinstance(line, Line)]
@@ -271,7 +272,7 @@ class LineDecoder:
             features,
             self.options.batch_size,
             align=self.align,
-            refuse=lambda place, reason: self._refuse(f"{lines[place].where}: {reason}"),
+            refuse=lambda place, reason: self.refuse(f"{lines[place].where}: {reason}"),
         )
         for (n, item), line, outputs in zip(parsed.items(), lines, n_best, strict=True):
             if not outputs:
@@ -281,24 +282,25 @@ class LineDecoder:
             decoded[n] = DecodedLine(line.text, outputs, unknown, model.input_symbols(*item))
         return decoded
 
-    def _parse(self, line: Line | BadLine) -> tuple[str, list[str]] | None:
+    def parse(self, line: Line | BadLine) -> tuple[str, list[str]] | None:
         """Input and features of a line; a line that cannot be decoded is reported."""
         if isinstance(line, BadLine):
-            self._refuse(line.reason)
+            self.refuse(line.reason)
             return None
         values = line.text.split("\t")
         if len(values) != 1 + self.with_features:
             expected = "an input, a tab and features" if self.with_features else "an input without tabs"
-            self._refuse(f"{line.where}: {len(values)} column{'s' if len(values) > 1 else ''} instead of {expected}")
+            self.refuse(f"{line.where}: {len(values)} column{'s' if len(values) > 1 else ''} instead of {expected}")
             return None
         symbols = len(self.model.input_codec.split(values[0]))
         if symbols > self.options.max_symbols:
-            self._refuse(f"{line.where}: {symbols} symbols, more than --max_symbols {self.options.max_symbols}")
+            self.refuse(f"{line.where}: {symbols} symbols, more than --max_symbols {self.options.max_symbols}")
             return None
         features = [tag for tag in values[1].split(self.separator) if tag] if self.with_features else []
         return values[0], features
 
-    def _refuse(self, message: str) -> None:
+    def refuse(self, message: str) -> None:
+        """Count a line that cannot be decoded, and say why."""
         self.failed += 1
         if self.failed <= REPORTED:
             self.report(message)
@@ -306,7 +308,7 @@ class LineDecoder:
             self.report("further lines that cannot be decoded are only counted")
 
 
-def _undecoded(line: Line | BadLine) -> DecodedLine:
+def undecoded_line(line: Line | BadLine) -> DecodedLine:
     """A line before it is decoded; a blank one stays as it is."""
     if isinstance(line, BadLine):
         return DecodedLine(None)

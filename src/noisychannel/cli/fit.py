@@ -16,14 +16,12 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as ProgressBar
 
 from noisychannel.arguments import parse_options, split_list
-from noisychannel.cli.progress import TerminalReporter
+from noisychannel.cli.progress import SECONDS_BETWEEN_LINES, TerminalReporter
 from noisychannel.fitting.fit import fit
 from noisychannel.fitting.options import FitOptions
-from noisychannel.fitting.progress import Progress, duration, remaining
+from noisychannel.fitting.progress import Progress, remaining
 from noisychannel.fitting.report import describe
 from noisychannel.reporting import Advance
-
-SECONDS_BETWEEN_LINES = 10.0
 
 USAGE = """usage: noisychannel fit PAIRS [--words FILE] [--columns unimorph] [--word-columns output] [--test FILE]
 
@@ -73,6 +71,7 @@ class FitDisplay(TerminalReporter):
     """One bar for everything on a terminal, else a line about every ten seconds; on standard error."""
 
     def __init__(self) -> None:
+        super().__init__()
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[news]}"))
         self.bar = ProgressBar(*columns, console=console, disable=not console.is_terminal, transient=True)
@@ -100,22 +99,11 @@ class FitDisplay(TerminalReporter):
             self.say(str(progress))
 
     @contextmanager
-    def counting(self, label: str, total: int | None = None, enabled: bool = True) -> Iterator[Advance]:
+    def counting(self, label: str, total: int | None = None, enabled: bool = True, start: int = 0) -> Iterator[Advance]:
         # One live display at a time: the evaluation of test pairs counts when the bar of the stages is full.
         self.bar.stop()
-        done, began = 0, time.monotonic()
-
-        def tell(more: int) -> None:
-            nonlocal done
-            done += more
-            advance(more)
-            if self.bar.disable and total and time.monotonic() - self.shown >= SECONDS_BETWEEN_LINES:
-                self.shown = time.monotonic()
-                left = (self.shown - began) * (total - done) / max(done, 1)
-                self.say(f"test, {label}: {100 * done / total:.0f} %, about {duration(left)} left")
-
-        with super().counting(label, total, enabled) as advance:
-            yield tell
+        with super().counting(f"test, {label}", total, enabled, start) as advance:
+            yield advance
 
     def __enter__(self) -> Self:
         self.bar.start()

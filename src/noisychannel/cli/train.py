@@ -45,7 +45,7 @@ def run(words: list[str]) -> int:
         if given and role not in config.models:
             raise BadInputError(f"{given[0]} would be ignored: {role} is not trained; add it to --models")
     with make_display() as display:
-        finished = train_run(config, display, display.say, overwrite)
+        finished = train_run(config, display, display.say, overwrite, estimate=True)
     width = max((len(model.label) for model in finished), default=0)
     for model in sorted(finished, key=lambda model: model.label):
         limit = ", stopped at its limit" if model.at_limit else ""
