@@ -174,6 +174,8 @@ def test_online_shows_how_the_output_grows(run: Path) -> None:
     assert steps[4][1] == steps[4][2] == online.finish()[0].text
     assert lines[5:7] == ["", ""], "the blank line, and the one that is no input"
     assert [line.split("\t")[0] for line in lines[7:9]] == ["k", "k␄"]
+    hurried = run_here(["decode", str(run), "--online", "--margin", "0.01"], b"lome\n").stdout.decode().split("\n")
+    assert hurried[3].split("\t")[2] > "", "with a small margin something is stable before the end"
     record = json.loads(run_here(["decode", str(run), "--online", "--json"], b"lome\n").stdout)
     assert [step["read"] for step in record["steps"]] == ["l", "lo", "lom", "lome"]
     assert record["hypotheses"][0]["output"] == steps[4][1]
@@ -184,6 +186,7 @@ def test_online_refuses_what_it_cannot_do(run: Path, tmp_path: Path) -> None:
         done = run_here(["decode", str(run), "--online", *option], b"k\n")
         assert done.returncode == 2
         assert f"--online and {option[0]} exclude each other" in told(done)
+    assert "--margin would be ignored" in told(run_here(["decode", str(run), "--margin", "2"], b"k\n"))
     config = toy_config(tmp_path, rows=40, bidirectional=True, max_epochs=1)
     train_run(config, lambda event: None, lambda line: None)
     done = run_here(["decode", config.run_dir, "--online"], b"k\n")

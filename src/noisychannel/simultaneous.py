@@ -15,6 +15,9 @@ from noisychannel.streams import DecodedLine, LineDecoder, undecoded_line
 END = "␄"
 """Stands for the end of an input that has been read."""
 
+MARGIN = 10.0
+"""In nats. With a smaller one more of an output is stable early, but the best output may be lost."""
+
 
 @dataclass(frozen=True)
 class OnlineStep:
@@ -46,8 +49,9 @@ class OnlineStep:
 class OnlineLines:
     """Decodes the lines of a stream while their symbols arrive. ``decoder`` counts and reports as it always does."""
 
-    def __init__(self, decoder: LineDecoder) -> None:
-        self.decoder, self.model = decoder, decoder.model
+    def __init__(self, decoder: LineDecoder, margin: float = MARGIN) -> None:
+        """``margin``: outputs that are so many nats behind the best are dropped; see ``OnlineDecoder``."""
+        self.decoder, self.model, self.margin = decoder, decoder.model, margin
         check_online(self.model)
 
     def decode(self, lines: Iterable[Line | BadLine]) -> Iterator[OnlineStep]:
@@ -65,7 +69,7 @@ class OnlineLines:
                 yield OnlineStep(line.text, "", "", undecoded)
 
     def _read(self, line: Line, text: str) -> Iterator[OnlineStep]:
-        online, read = self.model.online(), ""
+        online, read = self.model.online(self.margin), ""
         between = "" if self.model.input_codec.config.units == "characters" else " "
         for piece in text if not between else text.split():
             read += (between if read else "") + piece

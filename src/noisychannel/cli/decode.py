@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from noisychannel.arguments import given_values, parse_options
+from noisychannel.arguments import Positive, given_values, parse_options
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.cli.prompt import at_keyboard, prompted
@@ -24,7 +24,7 @@ from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
-from noisychannel.simultaneous import OnlineLines, OnlineStep, online_records
+from noisychannel.simultaneous import MARGIN, OnlineLines, OnlineStep, online_records
 from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions, content_of
 from noisychannel.systems import check_used, unused_settings
 
@@ -48,7 +48,7 @@ unknown.
 --online         read each input symbol by symbol, and print a line after each: what was read, the best output so far,
                  and the beginning of it that can no longer change, with tabs between them. In the last line of an input
                  ␄ follows what was read, and the output is the final one. With --json the lines of an input are its
-                 steps. Needs a direct model that is not bidirectional, and no features.
+                 steps. Needs a direct model that is not bidirectional, and no features. --margin 3: commit early.
 --rerank FILE    do not search: print the best (with --n-best the N best) of given outputs: lines of input, tab, output
                  (and tab, features, if the run was trained with features), those of one input together
 --output FILE    write to FILE instead of standard output. If the command is interrupted or killed, repeat it with
@@ -81,6 +81,8 @@ class DecodeCommand(StreamOptions, SearchSettings):
         json: Print a line of JSON for each input.
         explain: Print tables for reading.
         online: Show how the output grows while the input is read.
+        margin: With --online: drop outputs that are so many nats behind the best; 10 if not given. A smaller one makes
+            more of an output stable early, but may lose the best one.
         rerank: A file of given outputs to rank, instead of searching.
         output: Write to this file instead of standard output. An existing file is not replaced.
         resume: Continue the output file; what is complete stays as it is.
@@ -94,6 +96,7 @@ class DecodeCommand(StreamOptions, SearchSettings):
     json: bool = False
     explain: bool = False
     online: bool = False
+    margin: Positive | None = None
     rerank: str | None = None
     output: str | None = None
     resume: bool = False
@@ -134,6 +137,8 @@ def check_together(options: DecodeCommand) -> None:
 
 def check_online_options(options: DecodeCommand) -> None:
     """Refuse what simultaneous decoding does not do."""
+    if options.margin is not None and not options.online:
+        raise BadInputError("--margin would be ignored: it is for --online; leave it out")
     for name, value in {
         "--rerank": options.rerank is not None,
         "--explain": options.explain,
@@ -180,7 +185,7 @@ def read_lines(decoder: LineDecoder, options: DecodeCommand) -> Iterator[Line | 
 
 def print_steps(decoder: LineDecoder, options: DecodeCommand) -> None:
     """How each output grows, at once; with JSON, a line for each input."""
-    steps = OnlineLines(decoder).decode(read_lines(decoder, options))
+    steps = OnlineLines(decoder, options.margin or MARGIN).decode(read_lines(decoder, options))
     texts = map(json_line, online_records(steps, decoder.model)) if options.json else map(OnlineStep.text, steps)
     for text in texts:
         print(text, flush=True)

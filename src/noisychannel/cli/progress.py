@@ -22,6 +22,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as ProgressBar
 
+from noisychannel.cli.standard_streams import say
 from noisychannel.reporting import Advance, Pace, duration, no_progress
 from noisychannel.training.events import Advanced, DevEvaluation, Event, Finished, Started
 
@@ -86,11 +87,8 @@ class LineDisplay:
         for pace in by_time[:NAMED]:
             loss = self.losses.get(pace.label, math.nan)
             shown = "" if math.isnan(loss) else f", loss {loss:.3f}"
-            left = (
-                ""
-                if pace.done - pace.start < TOLD_AFTER or pace.seconds_left is None
-                else f", at most {duration(pace.seconds_left)} left"
-            )
+            known = pace.done - pace.start >= TOLD_AFTER and pace.seconds_left is not None
+            left = f", at most {duration(pace.seconds_left or 0.0)} left" if known else ""
             parts.append(f"{pace.label}: step {pace.done:,} of {pace.total or 0:,}{shown}{left}")
         further = [f"and {len(by_time) - NAMED} more"] if len(by_time) > NAMED else []
         return "; ".join([*parts, *further])
@@ -201,7 +199,7 @@ class TerminalReporter:
         def write() -> None:
             while not ended.wait(max(0.0, self.shown + SECONDS_BETWEEN_LINES - time.monotonic())):
                 self.shown = time.monotonic()
-                print(pace, file=sys.stderr, flush=True)
+                say(str(pace))
 
         writer = Thread(target=write, daemon=True)
         writer.start()

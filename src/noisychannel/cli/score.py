@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from noisychannel.arguments import parse_options
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.data.blank_lines import counted_blanks
-from noisychannel.data.rows import Columns, try_pairs
+from noisychannel.data.files import count_inputs
+from noisychannel.data.rows import HUB, Columns, try_pairs
 from noisychannel.data.standard_input import check_read_once
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError
@@ -64,8 +66,11 @@ def run(words: list[str]) -> int:
     scorer = PairScorer(directory, choose_device(options.device), options.models, options, reporter.warn)
     for warning in directory.unfinished(scorer.models):
         reporter.warn(warning)
-    for record in scorer.score(try_pairs(options.file, columns, data.feature_separator)):
-        print(json_line(record))
+    total = None if options.file.startswith(HUB) else count_inputs([options.file])
+    with reporter.counting("score", total, enabled=not sys.stdout.isatty()) as progress:
+        for record in scorer.score(try_pairs(options.file, columns, data.feature_separator)):
+            print(json_line(record))
+            progress(1)
     if scorer.blank:
         reporter.warn(counted_blanks(scorer.blank))
     if scorer.unknown:
