@@ -1,4 +1,4 @@
-"""The run that is part of the package: small models of German nouns, so that ``noisychannel decode demo`` works at once.
+"""The run that is part of the package: small models of German nouns, for ``noisychannel decode demo``.
 
 ``tools/packaged_model.py`` made it from the PyPI package german-nouns (CC BY-SA 4.0).
 """

@@ -15,7 +15,7 @@ from noisychannel.experiments.demo import DemoOptions, compare_systems, describe
 from noisychannel.fitting.report import describe
 from noisychannel.runs import RunDirectory
 
-USAGE = """usage: noisychannel demo [--run_dir runs/demo] [--pairs 1000] [--overwrite]
+USAGE = """usage: noisychannel demo [--run-dir runs/demo] [--pairs 1000] [--overwrite]
 
 Fit models that turn German nouns into their dative plurals (Haus → Häusern) from a thousand pairs. All other dative
 plurals of the package german-nouns, without those of held-out nouns, are unpaired outputs. It is what noisychannel fit
@@ -24,7 +24,7 @@ nouns beside two simple baselines (the noun as it is, suffix rules), and nouns o
 command is repeated, it resumes, or shows the finished models.
 
 example:
-  noisychannel demo --run_dir runs/demo
+  noisychannel demo --run-dir runs/demo
 """
 
 
@@ -43,6 +43,6 @@ def run(words: list[str]) -> int:
     program = shutil.which("noisychannel") or str(Path(sys.prefix, "bin", "noisychannel"))
     print(f"\nThe models are in {directory.path}. Ask them about a noun, or a pair, of your own:")
     program, path = shlex.quote(program), shlex.quote(str(directory.path))
-    print(f"  echo Baum | {program} decode {path} --n_best 5 --explain")
+    print(f"  echo Baum | {program} decode {path} --n-best 5 --explain")
     print(f"  printf 'Baum\\tBäumen\\n' | {program} score {path}")
     return 0

@@ -116,9 +116,7 @@ def compare_systems(result: FitResult, nouns: NounFiles, reporter: Reporter) -> 
     run = RunDirectory.open(result.run_dir)
     table = evaluate_run(
         run,
-        EvaluateOptions(
-            file=str(nouns.test), baselines=list(BASELINES_SHOWN), metrics=["accuracy", "edit_distance"]
-        ),
+        EvaluateOptions(file=str(nouns.test), baselines=list(BASELINES_SHOWN), metrics=["accuracy", "edit_distance"]),
         reporter,
     )
     yield "\n" + table.table()

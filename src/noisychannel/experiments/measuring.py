@@ -65,16 +65,24 @@ def measure(experiment: Experiment, rows: Sequence[SystemRow], held_out: HeldOut
     wanted = rows_to_tune(rows, every)
     # On one thread everything is done in the order of submission, in which nothing waits for what comes later.
     number = 1 if experiment.setup.jobs == 1 else len(wanted) + sum(1 + len(experiment.seeds(row)) for row in rows)
-    with _processes(experiment) as pool, ThreadPoolExecutor(max(1, number)) as threads:
+    tasks = len(wanted) + sum(len(_seeds(experiment, row)) for row in rows)
+    with (
+        experiment.setup.reporter.counting("tune and decode, tasks", tasks) as advance,
+        _processes(experiment) as pool,
+        ThreadPoolExecutor(max(1, number)) as threads,
+    ):
         measuring = _Measuring(experiment, pool, Cache(experiment.setup.work), scorer, held_out)
         tuned: dict[TuningKey, Future[TuningResult]] = {}
         for key, row in wanted.items():
             smaller = [tuned[other] for other, its in wanted.items() if other in tuned and is_smaller(its, row)]
             tuned[key] = threads.submit(measuring.tune, row, smaller)
+            tuned[key].add_done_callback(lambda _: advance(1))
         waiting: list[Future[RowResult]] = []
         for row in rows:
             tuning = tuned.get(tuning_key(source_of_weights(row, every)))
-            choices = {seed: threads.submit(measuring.choose, row, seed, tuning) for seed in measuring.seeds(row)}
+            choices = {seed: threads.submit(measuring.choose, row, seed, tuning) for seed in _seeds(experiment, row)}
+            for choice in choices.values():
+                choice.add_done_callback(lambda _: advance(1))
             waiting.append(threads.submit(measuring.collect, row, tuning, choices))
         try:
             return [future.result() for future in waiting]
@@ -157,13 +165,6 @@ class _Measuring:
         key = self.cache.key(task.models, *asked, task.metric.signature, known)
         return self.cache.tuning(key, row.label, lambda: self.pool.submit(task.tune, known).result())
 
-    def seeds(self, row: SystemRow) -> tuple[int, ...]:
-        """By which the choices of a row are told apart."""
-        if row.choose == "ensemble":
-            return (ALL_SEEDS,)
-        first_only = row.baseline or row.choose == "pool"
-        return self.experiment.settings.seeds[:1] if first_only else self.experiment.seeds(row)
-
     def choose(self, row: SystemRow, seed: int, tuning: Future[TuningResult] | None) -> Choice:
         if row.baseline:
             return self._baseline(row)
@@ -233,6 +234,14 @@ class _Measuring:
     def _key(self, kind: str, *tasks: DecodingTask, more: object = None) -> str:
         settings = [(task.items, task.weights, task.settings, task.n_best, task.device) for task in tasks]
         return self.cache.key([models for task in tasks for models in task.models], kind, settings, more)
+
+
+def _seeds(experiment: Experiment, row: SystemRow) -> tuple[int, ...]:
+    """By which the choices of a row are told apart."""
+    if row.choose == "ensemble":
+        return (ALL_SEEDS,)
+    first_only = row.baseline or row.choose == "pool"
+    return experiment.settings.seeds[:1] if first_only else experiment.seeds(row)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from noisychannel.arguments import Count, CountOrZero, check_bounds
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.reporting import Reporter, Silent
 from noisychannel.training.run import Say
 
 
@@ -41,6 +42,8 @@ class Setup:
     """Processes at a time; chosen for the machine if None."""
     say: Say = print
     """Called with each line for the user."""
+    reporter: Reporter = Silent()  # noqa: RUF009 (no state)
+    """Told how far the work is."""
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -31,7 +31,7 @@ from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
 from noisychannel.fitting.options import FitOptions, UserData
 from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, check_choices, dev_size, make_plan, run_config
-from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare, duration
+from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare
 from noisychannel.fitting.reverse import ReverseRuns
 from noisychannel.fitting.timing import (
     INPUTS,
@@ -47,6 +47,7 @@ from noisychannel.fitting.timing import (
 from noisychannel.fitting.tuning import Decoded, FoldTuning, HeldOutPart
 from noisychannel.fitting.work import Done, Work, begun_now, check_place, check_same, checksums_of
 from noisychannel.models.registry import Role
+from noisychannel.reporting import duration
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
 from noisychannel.training.removal import remove
@@ -167,6 +168,8 @@ class _Fit:
         first = self.data.pairs[0]
         self.reporter.say(f"first pair: {shortened_text(first.input)} becomes {shortened_text(first.output)}")
         self.reporter.say(facts.describe())
+        if self.data.blank:
+            self.reporter.say(self.data.blank)
         if self.data.left_out:
             limits = f"{self.data.config.input.max_length} and {self.data.config.output.max_length} symbols"
             self.reporter.warn(f"{self.data.left_out:,} pairs are left out: a side is longer than {limits}")

@@ -25,7 +25,7 @@ from noisychannel.runs import RunDirectory
 from noisychannel.tensors import load_shapes
 from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.events import Finished, Listener
-from noisychannel.training.jobs import choose_processes, run_jobs
+from noisychannel.training.jobs import choose_processes, run_jobs, trained_in_graphs
 from noisychannel.training.learner import Job
 from noisychannel.training.lock import locked_run
 from noisychannel.training.log import check_regular, forget_after
@@ -33,6 +33,7 @@ from noisychannel.training.loop import train_model
 from noisychannel.training.memory import check_prepared, check_sizes, processes_that_fit
 from noisychannel.training.removal import clear_run, leaving_no_data, remove, remove_data, remove_unfinished_files
 from noisychannel.training.state import TrainingState
+from noisychannel.training.timing import describe_times, training_times
 from noisychannel.training.world import World
 
 Say = Callable[[str], object]
@@ -47,16 +48,19 @@ FREE_TO_CHANGE = LIMITS | {
 A linear schedule depends on its limit, so there the limits may not differ."""
 
 
-def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: bool = False) -> list[Finished]:
+def train_run(
+    config: RunConfig, listen: Listener, say: Say = print, overwrite: bool = False, estimate: bool = False
+) -> list[Finished]:
     """Train the models of a configuration into its run directory. Finished models stay as they are.
 
-    Under torchrun every process calls this; only the leading one returns results.
+    ``estimate``: first measure some updates and say how long it will take (in one process, without CUDA graphs). Under
+    torchrun every process calls this; only the leading one returns results.
     """
     world = World.join(config.device)
     run = RunDirectory(Path(config.run_dir))
     try:
         if world.size == 1:
-            return train_runs([config], listen, say, overwrite)
+            return train_runs([config], listen, say, overwrite, estimate)
         with locked_run(run) if world.leads else nullcontext() as lock:
             if lock is not None:
                 jobs = _prepare_run(run, config, say, overwrite, lock.begun)
@@ -72,7 +76,7 @@ def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: 
 
 
 def train_runs(
-    configs: Sequence[RunConfig], listen: Listener, say: Say = print, overwrite: bool = False
+    configs: Sequence[RunConfig], listen: Listener, say: Say = print, overwrite: bool = False, estimate: bool = False
 ) -> list[Finished]:
     """Train several runs at once, such as one per seed. On a GPU, models of one shape are trained together."""
     with ExitStack() as stack:
@@ -88,7 +92,11 @@ def train_runs(
             return []
         device = choose_device(configs[0].device)
         processes = processes_that_fit(jobs, choose_processes(len(jobs), device, configs[0].jobs), say)
-        finished = run_jobs(_with_threads(jobs, configs), processes, listen, say, locks)
+        jobs = _with_threads(jobs, configs)
+        if estimate and not trained_in_graphs(jobs):
+            for line in describe_times(jobs, training_times(jobs, processes, device), processes):
+                say(line)
+        finished = run_jobs(jobs, processes, listen, say, locks)
         for config in configs:
             _close(RunDirectory(Path(config.run_dir)), jobs, say)
         return finished
@@ -167,7 +175,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
             remove(place.data_dir)
     # Nothing is removed before the new data has been read without errors.
     with leaving_no_data(run):
-        prepared = prepare(config.data, lambda group: _data_dir(run, group, resumed), codecs)
+        prepared = prepare(config.data, lambda group: _data_dir(run, group, resumed), codecs, say)
         hashes = sources.record()
         for group, data in prepared.items():
             check_prepared(config, roles, data, group)

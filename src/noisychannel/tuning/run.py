@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 
 from noisychannel.arguments import Count, CountOrZero, Seed, check_bounds
 from noisychannel.data.prepare import DataSource
@@ -22,7 +21,7 @@ from noisychannel.reporting import Advance, Reporter, Silent
 from noisychannel.run_files import FIT
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS, SYSTEMS, System, check_used, unused_settings
-from noisychannel.tuning.loop import TuningResult, tune
+from noisychannel.tuning.loop import TuningResult, most_decodings, tune
 from noisychannel.tuning.pool import CandidatePool
 from noisychannel.weights import TermSource, TunedSystem, known_terms, system_of, write_systems
 
@@ -173,18 +172,24 @@ def _tune_systems(
     texts = [known.__getitem__ for group in groups for known in group.texts]
     pool = CandidatePool(metric, references, texts)
     results: list[TuningResult] = []
-    with reporter.counting("tune") as progress:
-
-        @cache
-        def decode_once(weights: Weights) -> list[list[Hypothesis]]:
-            return [n_best for group in groups for n_best in group.decode(weights, options, progress)]
+    # Most systems decode less often than they may, and share decodings: what they leave out counts as done.
+    most = [
+        most_decodings(system, options.iterations, sum(system.contains(smaller) for smaller in systems[:n]))
+        for n, system in enumerate(systems)
+    ]
+    with reporter.counting("tune", sum(most) * len(references)) as progress:
+        decoded: dict[Weights, list[list[Hypothesis]]] = {}
 
         def decode(weights: Weights) -> list[list[Hypothesis]]:
             # A further term of weight zero changes nothing: systems with and without it share the decoding.
-            extra = {name: weight for name, weight in weights.extra.items() if weight}
-            return decode_once(replace(weights, extra=extra))
+            weights = replace(weights, extra={name: weight for name, weight in weights.extra.items() if weight})
+            if weights in decoded:
+                progress(len(references))
+            else:
+                decoded[weights] = [n for group in groups for n in group.decode(weights, options, progress)]
+            return decoded[weights]
 
-        for system in systems:
+        for system, decodings in zip(systems, most, strict=True):
             # A larger system can do whatever a smaller one does.
             known = [
                 system.weights(result.weights.by_name())
@@ -192,6 +197,7 @@ def _tune_systems(
                 if system.contains(smaller)
             ]
             results.append(tune(system, decode, pool, options.iterations, options.seed, known=known))
+            progress((decodings - len(results[-1].history)) * len(references))
             for of_group in run.groups():
                 available = terms_of(of_group, terms)
                 sources = {name: available[name] for name in system.extra}
