@@ -173,7 +173,7 @@ def test_refused_numbers_leave_good_weights_alone(trained: Path, capsys) -> None
         ("tune RUN --systems direct+lm --terms news=lm:RUN", "--terms: no system uses news; name one that does"),
         ("tune RUN --systems direct+lm --channel_alignment viterbi", "--channel_alignment would be ignored"),
         ("evaluate RUN PAIRS --tokenize 13a", "--tokenize is for the metric bleu, which --metrics does not name"),
-        ("evaluate RUN INPUTS --outputs PAIRS --columns pairs", "--columns would be ignored: with --outputs"),
+        ("evaluate RUN INPUTS --references PAIRS --columns pairs", "--columns would be ignored: with --references"),
         ("evaluate RUN PAIRS --metrics [accuracy,accuracy]", "--metrics: something is named twice"),
         ("evaluate RUN PAIRS --metrics []", "--metrics: must not be empty; name something"),
         ("train CONFIG --channel.hidden_size 5", "--channel.hidden_size would be ignored: channel is not trained"),

@@ -195,7 +195,7 @@ def test_results_do_not_replace_what_they_are_made_from(run: Path, pairs: str, n
     (home / "inside").symlink_to("run/output.vocabulary.json")
     (home / "references.txt").write_text("x\n" * 4)
     before = content_of(home)
-    words = ["--outputs", str(home / "references.txt")] if name == "references.txt" else []
+    words = ["--references", str(home / "references.txt")] if name == "references.txt" else []
     line = fails(capsys, "evaluate", str(run), pairs, "--json", str(home / name), *words)
     assert f"--json: {home / name} {told}" in line
     assert content_of(home) == before

@@ -72,10 +72,11 @@ def check_sums(records: list[dict[str, Any]], weights: Weights) -> None:
 
 def test_a_run_with_a_word_list_is_tuned_with_it_and_says_so_everywhere(run: Path, capsys) -> None:
     assert main(["tune", str(run), *FEW]) == 0
-    shown = capsys.readouterr().out.splitlines()
+    *shown, last = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in shown] == [
         "direct", "direct+length", "direct+lm", "channel+lm", "direct+channel+lm", "direct+channel+lm+word_list",
     ]  # fmt: skip
+    assert last.startswith("confidence of direct+channel+lm+word_list, by cross-validation: off by")
     assert "word_list" in shown[-1].split("weights:")[1]
     record = json.loads((run / "weights.json").read_text())
     assert record["default"] == "direct+channel+lm+word_list"
@@ -284,7 +285,8 @@ def test_a_run_with_attention_alone(tmp_path: Path, capsys) -> None:
     assert main(["tune", str(run), "--max_length", "3", *FEW_BEAMS]) == 0
     assert read_system(RunDirectory(run)).name == "attention+length"
     assert main(["evaluate", str(run), str(test), "--device", "cpu"]) == 0
-    rows = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    table = capsys.readouterr().out.split("\n\n")[0]
+    rows = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")]
     assert rows[2:] == ["attention+length", "attention"]
 
 

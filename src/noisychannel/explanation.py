@@ -18,12 +18,14 @@ def explain(line: DecodedLine, model: NoisyChannel, width: int | None = None) ->
     outputs, weights = line.outputs or [], model.weights.by_name()
     table = TerminalTable(title=line.text, title_justify="left")
     names = [name for name in weights if name != "length"]
-    for column in ("output", "score", *names[:3], "length", *names[3:]):
+    sure = any(output.confidence is not None for output in outputs)
+    for column in ("output", *(["confidence"] if sure else []), "score", *names[:3], "length", *names[3:]):
         table.add_column(column, justify="left" if column == "output" else "right")
     for output in outputs:
         h = output.hypothesis
         terms = {name: "–" if value is None else f"{value:.3f}" for name, value in h.terms().items()}
-        cells = [f"{h.score:.3f}", *(terms[name] for name in names[:3]), str(h.length)]
+        confidence = [] if not sure else ["–" if output.confidence is None else f"{output.confidence:.2f}"]
+        cells = [*confidence, f"{h.score:.3f}", *(terms[name] for name in names[:3]), str(h.length)]
         table.add_row(output.text + ("" if h.complete else " …"), *cells, *(terms.get(name, "–") for name in names[3:]))
     drawn = io.StringIO()
     Console(file=drawn, highlight=False, width=width).print(table, markup=False)

@@ -3,7 +3,7 @@
 from noisychannel import NoisyChannel
 model = NoisyChannel.load("runs/demo")
 for output in model("Haus", n_best=3):
-    print(output.text, output.hypothesis.score)
+    print(output.text, output.hypothesis.score, output.confidence)
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from noisychannel.confidence import Confidence
 from noisychannel.data.codec import Codec
 from noisychannel.decode.beam_decoder import BeamDecoder
 from noisychannel.decode.decoder import NoisyChannelDecoder
@@ -23,7 +24,9 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.memory import Refuse
 from noisychannel.decode.objective import TERMS, Weights, check_kind
 from noisychannel.decode.online import OnlineDecoder
+from noisychannel.decode.parts import together_or_alone
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.decode.terms import Ids
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, did_you_mean, shortened
 from noisychannel.outputs import OnlineText, Output, Speller
@@ -45,11 +48,14 @@ class NoisyChannel:
         settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
         terms: Mapping[str, Any] | None = None,
         proposer: str = "",
+        confidence: Confidence | None = None,
     ) -> None:
         """``models``: by role. ``terms``: further terms of the objective by name, see ``decode.terms``. ``proposer``:
-        the role of the model that proposes; the first of direct, attention and seq2seq that is there if not given."""
+        the role of the model that proposes; the first of direct, attention and seq2seq that is there if not given.
+        ``confidence``: what was fitted for these weights, if anything."""
         self.input_codec, self.output_codec, self.models, self.terms = input_codec, output_codec, models, terms or {}
         self.proposer = proposer or first_proposer(models)
+        self.confidence = confidence
         self.speller = Speller(input_codec, output_codec, models[self.proposer])
         decoder = NoisyChannelDecoder if self.proposer == "direct" else BeamDecoder
         self.decoder: NoisyChannelDecoder | BeamDecoder = decoder(
@@ -111,6 +117,7 @@ class NoisyChannel:
             present = [role for role in PROPOSERS if directory.has_model(role)] if roles is None else roles
             proposer = first_proposer(present)
         weights, settings = weights or tuned.weights, settings or tuned.settings
+        confidence = tuned.confidence if weights == tuned.weights and _ranks_alike(settings, tuned.settings) else None
         if roles is None:
             roles = [proposer, *(["channel"] if weights.channel else [])]
             roles += ["lm"] if weights.lm or settings.lm_proposals else []
@@ -130,13 +137,17 @@ class NoisyChannel:
             other = _open(directory, source.run)
             _check_vocabularies(directory, other, name, source.kind == "seen")
             further[name] = _load_term(other, source, where)
-        return NoisyChannel(input_codec, output_codec, models, weights, settings, further, proposer)
+        return NoisyChannel(input_codec, output_codec, models, weights, settings, further, proposer, confidence)
 
-    def reweighted(self, weights: Weights, settings: SearchSettings | None = None) -> NoisyChannel:
-        """The same models with other weights, and another search if one is given."""
+    def reweighted(
+        self, weights: Weights, settings: SearchSettings | None = None, confidence: Confidence | None = None
+    ) -> NoisyChannel:
+        """The same models with other weights, and another search if one is given. ``confidence`` belongs to weights:
+        there is none unless it is given."""
         other = object.__new__(NoisyChannel)
         settings = None if settings is None else self._complete(settings)
-        other.__dict__ = {**self.__dict__, "decoder": self.decoder.reweighted(weights, settings)}
+        decoder = self.decoder.reweighted(weights, settings)
+        other.__dict__ = {**self.__dict__, "decoder": decoder, "confidence": confidence}
         return other
 
     def _complete(self, settings: SearchSettings) -> SearchSettings:
@@ -157,8 +168,11 @@ class NoisyChannel:
         progress: Advance = no_progress,
         align: bool = True,
         refuse: Refuse | None = None,
+        confident: bool = True,
     ) -> list[list[Output]]:
         """The best outputs of each of many texts; those of similar length are decoded together.
+
+        ``confident``: give each output its confidence if the system has one. The search then keeps longer lists.
 
         ``refuse`` is called with the place of a text that needs more memory than the settings allow, and the reason;
         that text has no outputs. If it is not given, such a text raises ``SearchTooLargeError``.
@@ -174,12 +188,40 @@ class NoisyChannel:
             rows = order[start : start + batch_size]
             some, before = [inputs[n] for n in rows], [contexts[n] for n in rows]
             refused = _of_rows(refuse, rows)
-            best = self.decoder.decode(some, n_best, before, align, refuse=refused)
+            kept = self._kept(n_best) if confident else n_best
+            best = self.decoder.decode(some, kept, before, align and kept == n_best, refuse=refused)
             spelt = self.speller.spell([texts[n] for n in rows], some, best, self.settings, refused)
+            if confident and self.confidence is not None:
+                spelt = [outputs[:n_best] for outputs in with_confidence(spelt, self.confidence)]
+            if align and kept != n_best:
+                spelt = self._aligned(some, before, spelt, refused)
             for n, outputs in zip(rows, spelt, strict=True):
                 decoded[n] = outputs
             progress(len(rows))
         return decoded
+
+    def _kept(self, n_best: int) -> int:
+        """How many outputs a search keeps: for a confidence as many as it was fitted on."""
+        if self.confidence is None:
+            return n_best
+        # A beam search ranks as many outputs as it keeps, but at least k2: more could change which is the best.
+        most = self.confidence.n_best if self.proposer == "direct" else min(self.confidence.n_best, self.settings.k2)
+        return max(n_best, most)
+
+    def _aligned(
+        self, inputs: Sequence[Ids], contexts: Sequence[Ids], outputs: Sequence[list[Output]], refuse: Refuse | None
+    ) -> list[list[Output]]:
+        """Outputs of a search that did not align them."""
+
+        def align(part: slice) -> list[list[Output]]:
+            found = [[output.hypothesis for output in best] for best in outputs[part]]
+            aligned = self.decoder.aligned(inputs[part], contexts[part], found)
+            return [
+                [output._replace(hypothesis=hypothesis) for output, hypothesis in zip(best, hypotheses, strict=True)]
+                for best, hypotheses in zip(outputs[part], aligned, strict=True)
+            ]
+
+        return together_or_alone(align, len(inputs), refuse)
 
     def rerank(self, text: str, outputs: Sequence[str], features: Sequence[str] = ()) -> list[Output]:
         """Given outputs of a text by the same objective, best first; equal ones in the given order."""
@@ -267,6 +309,24 @@ class NoisyChannel:
         tokens, words = output.hypothesis.tokens, output.text.split()
         copied = self.speller.copies and len(words) == len(tokens)  # unless some UNK leaves no trace
         return words if copied else [self.output_codec.names[i] for i in tokens]
+
+
+def with_confidence(outputs: Sequence[Sequence[Output]], confidence: Confidence) -> list[list[Output]]:
+    """Lists of outputs with their confidences."""
+    found = [[output.hypothesis for output in best] for best in outputs]
+    values = confidence.of_lists([[output.text for output in best] for best in outputs], found)
+    return [
+        [
+            output._replace(hypothesis=replace(output.hypothesis, confidence=value))
+            for output, value in zip(best, of_list, strict=True)
+        ]
+        for best, of_list in zip(outputs, values, strict=True)
+    ]
+
+
+def _ranks_alike(settings: SearchSettings, tuned: SearchSettings) -> bool:
+    """Whether terms mean the same in both searches; a wider or narrower search finds much the same lists."""
+    return (settings.search, settings.channel_alignment) == (tuned.search, tuned.channel_alignment)
 
 
 def _of_rows(refuse: Refuse | None, rows: Sequence[int]) -> Refuse | None:

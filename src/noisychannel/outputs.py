@@ -28,6 +28,12 @@ class Output(NamedTuple):
     hypothesis: Hypothesis
 
     @property
+    def confidence(self) -> float | None:
+        """The probability that it is right, calibrated on dev; None if the system has no such model, and for outputs
+        that were given instead of searched for."""
+        return self.hypothesis.confidence
+
+    @property
     def unknown(self) -> tuple[int, ...]:
         """The positions of symbols that were scored as UNK. In an output of words, these words are the copied ones.
 

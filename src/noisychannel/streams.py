@@ -46,6 +46,11 @@ class DecodedLine:
     input_symbols: Sequence[str] = ()
     """As the models see them, features first, without EOS: what alignments point to."""
 
+    def is_unsure(self, below: float) -> bool:
+        """Whether the best output should be checked: its confidence is lower than that, or unknown."""
+        best = self.outputs[0].confidence if self.outputs else None
+        return best is None or best < below
+
     def record(self, model: NoisyChannel) -> dict[str, Any]:
         """For a line of JSON."""
         if self.outputs is None:
@@ -60,14 +65,15 @@ class DecodedLine:
 
 
 def output_record(output: Output, model: NoisyChannel) -> dict[str, Any]:
-    """An output as JSON: its text, its terms and what they are, its alignments."""
+    """An output as JSON: its text, its confidence, its terms and what they are, its alignments."""
     record = asdict(output.hypothesis)
     del record["tokens"]
     settings = model.settings
     direct_is = settings.search if model.proposer == "direct" else model.proposer
     channel_is = None if output.hypothesis.channel is None else settings.channel_alignment
     unknown = list(output.unknown)
-    return {"output": output.text, **record, "unknown": unknown, "direct_is": direct_is, "channel_is": channel_is}
+    first = {"output": output.text, "confidence": output.confidence}
+    return {**first, **record, "unknown": unknown, "direct_is": direct_is, "channel_is": channel_is}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,9 +145,11 @@ class LineDecoder:
         options: StreamOptions = StreamOptions(),  # noqa: B008 (frozen)
         report: Callable[[str], None] = print,
         align: bool = False,
+        confident: bool = False,
     ) -> None:
-        """``data``: that of the run, which says whether lines have features. ``align``: whether to find alignments."""
-        self.model, self.options, self.report, self.align = model, options, report, align
+        """``data``: that of the run, which says whether lines have features. ``align``: whether to find alignments.
+        ``confident``: whether to give outputs their confidence."""
+        self.model, self.options, self.report, self.align, self.confident = model, options, report, align, confident
         self.with_features = "features" in DataSource(data).columns.roles
         self.separator = data.feature_separator
         self.failed = 0
@@ -200,6 +208,7 @@ class LineDecoder:
             "models": model_checksum(model),
             **{f"weight of {name}": str(weight) for name, weight in model.weights.by_name().items()},
             **{name: str(value) for name, value in asdict(model.settings).items()},
+            **({"confidence": str(model.confidence)} if self.confident and model.confidence else {}),
             "device": model.decoder.device.type,
             **{name: str(getattr(self.options, name)) for name in ("n_best", "max_symbols", "batch_size")},
         }
@@ -273,6 +282,7 @@ class LineDecoder:
             self.options.batch_size,
             align=self.align,
             refuse=lambda place, reason: self.refuse(f"{lines[place].where}: {reason}"),
+            confident=self.confident,
         )
         for (n, item), line, outputs in zip(parsed.items(), lines, n_best, strict=True):
             if not outputs:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from noisychannel.confidence import Confidence
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.schemas import ClosedRecord, Record
@@ -49,6 +50,8 @@ class SystemRecord(ClosedRecord):
     p_start: float | None = None
     """The p-value of the difference on dev between these weights and the start weights."""
     history: Sequence[Mapping[str, float | Mapping[str, float] | None]] = ()
+    confidence: Confidence | None = None
+    """None if the system was tuned by a version before 0.5, or on very few inputs."""
 
     def __post_init__(self) -> None:
         Weights.of(self.weights)  # checks them

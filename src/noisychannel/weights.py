@@ -13,6 +13,7 @@ from typing import Any, get_args
 from noisychannel import __version__
 from noisychannel.atomic import write_text
 from noisychannel.checksums import locked
+from noisychannel.confidence import Confidence
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, command_line, did_you_mean
@@ -105,6 +106,8 @@ class TunedSystem:
     """Where its further terms come from."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Checksums of the models that it was tuned with, by role, and of further terms, by name."""
+    confidence: Confidence | None = None
+    """What gives its outputs a probability of being right, if that was fitted."""
 
     @property
     def system(self) -> System:
@@ -213,6 +216,7 @@ def _entry(run: RunDirectory, system: TunedSystem) -> dict[str, Any]:
         "terms": terms,
         "models": _checksums(run, system.system.roles, system.terms),
         **system.record,
+        **({} if system.confidence is None else {"confidence": asdict(system.confidence)}),
     }
 
 
@@ -221,9 +225,9 @@ def _tuned(run: RunDirectory, name: str, entry: SystemRecord) -> TunedSystem:
         term: TermSource(source.kind, (run.path.resolve() / source.run).resolve())
         for term, source in entry.terms.items()
     }
-    used = ("weights", "search", "terms", "models")
+    used = ("weights", "search", "terms", "models", "confidence")
     record = _without_empty({key: value for key, value in asdict(entry).items() if key not in used})
-    return TunedSystem(name, Weights.of(entry.weights), entry.search, record, terms, entry.models)
+    return TunedSystem(name, Weights.of(entry.weights), entry.search, record, terms, entry.models, entry.confidence)
 
 
 def _checksums(run: RunDirectory, roles: Iterable[str], terms: Mapping[str, TermSource]) -> dict[str, str]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from noisychannel.arguments import Positive, given_values, parse_options
+from noisychannel.arguments import Bounds, Positive, given_values, parse_options
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.cli.prompt import at_keyboard, prompted
@@ -17,11 +17,12 @@ from noisychannel.data.files import BadLine, Line, count_inputs, read_inputs
 from noisychannel.data.standard_input import DASH, check_read_once
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, command_line
 from noisychannel.explanation import explain
 from noisychannel.loading import load_tuned
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
+from noisychannel.outputs import Output
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 from noisychannel.simultaneous import MARGIN, OnlineLines, OnlineStep, online_records
@@ -44,6 +45,10 @@ unknown.
                  (marginal). A number that is not finite is null.
 --n-best N       N lines for each input: the input (with its features), an output, and its score, with tabs between
                  them
+--confidence     add a column: the probability that the output is right, as it was calibrated on dev when the run was
+                 tuned. JSON always has it.
+--unsure P       add a last column: ? if the confidence is below P, for outputs that a person should check, else
+                 nothing; in JSON the key unsure
 --explain        for reading: a table of the n best with their terms, and the alignment of the best
 --online         read each input symbol by symbol, and print a line after each: what was read, the best output so far,
                  and the beginning of it that can no longer change, with tabs between them. In the last line of an input
@@ -60,10 +65,13 @@ example:
   noisychannel decode runs/demo words.txt --system direct+lm --json
   noisychannel decode runs/demo words.txt --output words.out --resume
   echo Haus | noisychannel decode runs/uni --online
+  noisychannel decode runs/demo words.txt --confidence --unsure 0.5
 """
 
 
 POSITIONAL = ("run", "files*")
+UNSURE = "?"
+"""The mark of outputs that should be checked."""
 WIDTH_IN_FILES = 100
 """Of tables for reading; on a terminal they are as wide as it is."""
 
@@ -83,6 +91,8 @@ class DecodeCommand(StreamOptions, SearchSettings):
         online: Show how the output grows while the input is read.
         margin: With --online: drop outputs that are so many nats behind the best; 10 if not given. A smaller one makes
             more of an output stable early, but may lose the best one.
+        confidence: Add a column with the probability that each output is right.
+        unsure: Mark outputs whose confidence is below this.
         rerank: A file of given outputs to rank, instead of searching.
         output: Write to this file instead of standard output. An existing file is not replaced.
         resume: Continue the output file; what is complete stays as it is.
@@ -97,6 +107,8 @@ class DecodeCommand(StreamOptions, SearchSettings):
     explain: bool = False
     online: bool = False
     margin: Positive | None = None
+    confidence: bool = False
+    unsure: Annotated[float, Bounds(least=0, most=1)] | None = None
     rerank: str | None = None
     output: str | None = None
     resume: bool = False
@@ -111,7 +123,10 @@ def run(words: list[str]) -> int:
     reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
     output = None if options.output is None else OutputFile(Path(options.output), options.resume)
     model = load(directory, options, given_values(DecodeCommand, words, POSITIONAL), reporter)
-    decoder = LineDecoder(model, directory.data_config, options, reporter.warn, align=options.json or options.explain)
+    check_confidence(options, model)
+    detailed = options.json or options.explain
+    confident = detailed or options.confidence or options.unsure is not None
+    decoder = LineDecoder(model, directory.data_config, options, reporter.warn, align=detailed, confident=confident)
     if options.online:
         print_steps(decoder, options)
     elif output is None:
@@ -130,6 +145,10 @@ def check_together(options: DecodeCommand) -> None:
     if options.json and options.explain:
         raise BadInputError("--json and --explain exclude each other; leave one of them out")
     check_online_options(options)
+    if options.explain and (options.confidence or options.unsure is not None):
+        raise BadInputError("--explain shows every confidence; leave out --confidence and --unsure")
+    if options.rerank is not None and (options.confidence or options.unsure is not None):
+        raise BadInputError("--rerank: given outputs have no confidence; leave out --confidence and --unsure")
     if options.resume and options.output is None:
         raise BadInputError("--resume continues a file; name it with --output FILE")
     check_read_once([options.rerank] if options.rerank is not None else options.files or [DASH])
@@ -144,9 +163,20 @@ def check_online_options(options: DecodeCommand) -> None:
         "--explain": options.explain,
         "--output": options.output is not None,
         "--n-best": options.n_best > 1,
+        "--confidence": options.confidence,
+        "--unsure": options.unsure is not None,
     }.items():
         if options.online and value:
             raise BadInputError(f"--online and {name} exclude each other; leave one of them out")
+
+
+def check_confidence(options: DecodeCommand, model: NoisyChannel) -> None:
+    """Refuse to promise confidences that the system does not have."""
+    if (options.confidence or options.unsure is not None) and model.confidence is None:
+        raise BadInputError(
+            f"{options.run}: only a tuned system has a confidence, with its own weights, --search and "
+            f"--channel_alignment; leave these out, or tune again: {command_line('tune', options.run)}"
+        )
 
 
 def load(directory: RunDirectory, options: DecodeCommand, given: Mapping[str, Any], reporter: Reporter) -> NoisyChannel:
@@ -194,6 +224,8 @@ def print_steps(decoder: LineDecoder, options: DecodeCommand) -> None:
 def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand, reporter: TerminalReporter) -> None:
     """Into the output file, from where it was left."""
     shape = "json" if options.json else "tables" if options.explain else "text"
+    shape += "" if options.unsure is None else f", unsure below {options.unsure}"
+    shape += ", with confidence" if options.confidence and not options.json else ""
     decided_by = decoder.decided_by() | {"format": shape, "use of --rerank": str(options.rerank is not None)}
     show = partial(shown, model=decoder.model, options=options)
     total = count_inputs(options.files) if options.rerank is None else None
@@ -215,11 +247,23 @@ def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand
 def shown(line: DecodedLine, model: NoisyChannel, options: DecodeCommand) -> str:
     """A decoded line as the options ask for it."""
     if options.json:
-        return json_line(line.record(model))
+        unsure = {} if options.unsure is None else {"unsure": line.is_unsure(options.unsure)}
+        return json_line(line.record(model) | unsure)
     if not line.outputs:
         return ""
     if options.explain:
         return explain(line, model, None if options.output is None else WIDTH_IN_FILES)
     if options.n_best == 1:
-        return line.outputs[0].text
-    return "\n".join(f"{line.text}\t{output.text}\t{output.hypothesis.score:.4f}" for output in line.outputs)
+        return line.outputs[0].text + confidence_columns(line.outputs[0], options)
+    return "\n".join(
+        f"{line.text}\t{output.text}\t{output.hypothesis.score:.4f}{confidence_columns(output, options)}"
+        for output in line.outputs
+    )
+
+
+def confidence_columns(output: Output, options: DecodeCommand) -> str:
+    """The columns that ``--confidence`` and ``--unsure`` add to a line of text."""
+    value = output.confidence or 0.0
+    columns = [f"{value:.4f}"] if options.confidence else []
+    columns += [] if options.unsure is None else [UNSURE if value < options.unsure else ""]
+    return "".join(f"\t{column}" for column in columns)

@@ -72,7 +72,10 @@ def run(words: list[str]) -> int:
         weights = "  ".join(f"{name} {value:.3g}" for name, value in result.weights.by_name().items())
         remark = f"  ({result.remark})" if result.remark else ""
         print(f"{result.system:<{width}}  dev {result.metric} {result.dev_score:.2f}  weights: {weights}{remark}")
-    print(f"noisychannel: decode {options.run} now uses {read_system(directory.groups()[0]).name}", file=sys.stderr)
+    default = read_system(directory.groups()[0])
+    if default.confidence is not None and default.confidence.calibration is not None:
+        print(f"confidence of {default.name}, by cross-validation: {default.confidence.calibration}")
+    print(f"noisychannel: decode {options.run} now uses {default.name}", file=sys.stderr)
     return 0
 
 

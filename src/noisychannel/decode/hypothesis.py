@@ -32,6 +32,8 @@ class Hypothesis:
     """False for the best partial output of a search in which no output reached EOS."""
     extra: Mapping[str, float] = field(default_factory=dict)
     """Further terms of the objective, by name."""
+    confidence: float | None = None
+    """The probability that it is right. A search does not know it; ``NoisyChannel`` adds it."""
 
     @staticmethod
     def of(tokens: Sequence[int], score: float, terms: Mapping[str, float], length: int, complete: bool) -> Hypothesis:

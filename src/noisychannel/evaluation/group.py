@@ -49,7 +49,7 @@ class EvaluationGroup:
         for label, tuned in systems:
             model = next(model for together, model in loaded if tuned in together)
             try:
-                models.append(model.reweighted(tuned.weights, tuned.settings))
+                models.append(model.reweighted(tuned.weights, tuned.settings, tuned.confidence))
             except ValueError as error:
                 raise BadInputError(f"{label}: {error}") from error
         codec = models[0].output_codec

@@ -26,6 +26,8 @@ class HeldOut:
     """Empty texts if there are none."""
     columns: dict[str, list[str]] = field(default_factory=dict)
     """The values of columns that are ignored but have a name."""
+    places: list[str] = field(default_factory=list)
+    """Where each item comes from, as file:line."""
 
     @staticmethod
     def read(name: str, rows: Iterable[Row], further: Sequence[str], codec: Codec) -> HeldOut:
@@ -54,6 +56,7 @@ class HeldOut:
             seen,
             [row.group for row in listed],
             {column: [values[column] for values in named] for column in (named[0] if named else ())},
+            [row.where for row in listed],
         )
 
     @staticmethod
@@ -66,6 +69,7 @@ class HeldOut:
             [texts for part in parts for texts in part.references],
             [group for part in parts for group in part.groups],
             {column: [value for part in parts for value in part.columns[column]] for column in parts[0].columns},
+            [place for part in parts for place in part.places],
         )
 
     def units(self, by: str) -> list[Hashable]:

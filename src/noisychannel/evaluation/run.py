@@ -13,6 +13,7 @@ from noisychannel.arguments import Bounds, Count, Seed, check_bounds
 from noisychannel.data.rows import Row
 from noisychannel.data.standard_input import check_read_once
 from noisychannel.errors import BadInputError, command_line
+from noisychannel.evaluation.calibration import reliability
 from noisychannel.evaluation.decoding import average_lagging, output_alignments, search_errors
 from noisychannel.evaluation.group import EvaluationGroup
 from noisychannel.evaluation.held_out import HeldOut
@@ -35,7 +36,7 @@ class EvaluateOptions:
 
     Args:
         file: The test set.
-        outputs: Parallel files of references, if FILE has inputs alone.
+        references: Parallel files of references, if FILE has inputs alone.
         systems: Which systems; if not given, direct, all tuned ones, and attention and seq2seq if the run has them.
         baselines: Rows to compare with, made from the training pairs: identity (the input), memorised (the most
             frequent training output of the input), rules (suffix rules; for characters).
@@ -54,7 +55,7 @@ class EvaluateOptions:
     """
 
     file: str = ""
-    outputs: list[str] = field(default_factory=list)
+    references: list[str] = field(default_factory=list)
     systems: list[str] = field(default_factory=list)
     baselines: list[str] = field(default_factory=list)
     metrics: list[str] = field(default_factory=lambda: ["accuracy"])
@@ -81,16 +82,16 @@ def evaluate_run(
     """Decode and measure the test set with every system and baseline."""
     if options.tokenize is not None and "bleu" not in options.metrics:
         raise BadInputError("--tokenize is for the metric bleu, which --metrics does not name; leave it out")
-    if options.outputs and options.columns is not None:
-        raise BadInputError("--columns would be ignored: with --outputs FILE has inputs alone; leave it out")
-    for name in ("systems", "metrics", "baselines", "outputs"):
+    if options.references and options.columns is not None:
+        raise BadInputError("--columns would be ignored: with --references FILE has inputs alone; leave it out")
+    for name in ("systems", "metrics", "baselines", "references"):
         values = getattr(options, name)
         if len(set(values)) < len(values):
             raise BadInputError(f"--{name}: something is named twice in {', '.join(values)}")
     if not options.metrics:
         raise BadInputError("--metrics: empty; name at least one, such as accuracy")
-    check_read_once([options.file, *options.outputs])
-    rows = held_out_rows(run, options.file, options.outputs, options.columns, reporter)
+    check_read_once([options.file, *options.references])
+    rows = held_out_rows(run, options.file, options.references, options.columns, reporter)
     if not any(rows.values()):
         group = run.header().group
         what = f"has no lines of the group {group!r}" if group else "empty"
@@ -130,7 +131,7 @@ def evaluate_run(
         own = [(system.label, system.tuned[n]) for system in systems]
         groups.append(
             EvaluationGroup.load(
-                group, of_group, own, rows[group], options.file, options.outputs[1:], options.device, reporter
+                group, of_group, own, rows[group], options.file, options.references[1:], options.device, reporter
             )
         )
     evaluation = _Evaluation(groups, metrics, options, reporter)
@@ -183,6 +184,8 @@ class _Evaluation:
             seconds = time.perf_counter() - began
         best = [n_best[0] for of_group in outputs for n_best in of_group]
         texts = [output.text for output in best]
+        sure = [output.confidence for output in best if output.confidence is not None]
+        confidence = sure if len(sure) == len(best) else None
         names = [group.name for group in self.groups]
         return SystemResult(
             system=system.label,
@@ -197,6 +200,8 @@ class _Evaluation:
             search_errors=self._search_errors(models, outputs),
             outputs=texts,
             complete=[output.hypothesis.complete for output in best],
+            confidence=confidence,
+            reliability=None if confidence is None else reliability(confidence, self._right(texts)),
         )
 
     def baseline(self, name: str, pairs: Mapping[str, Sequence[Row]], compared_with: str) -> SystemResult:
@@ -228,6 +233,9 @@ class _Evaluation:
             score = float(metric.score(np.asarray(statistics.sum(0)), len(statistics)))
             values[metric.name] = MetricValue(score, low, high, p_value)
         return values
+
+    def _right(self, texts: Sequence[str]) -> list[bool]:
+        return [text in right for text, right in zip(texts, self.held_out.references, strict=True)]
 
     def _length_ratio(self, symbols: int) -> float:
         return symbols / max(self.reference_symbols, 1)

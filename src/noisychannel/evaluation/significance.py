@@ -65,6 +65,22 @@ def paired_bootstrap(
     return float((1 + by_chance_R.sum()) / (1 + samples))
 
 
+def difference_interval(
+    metric: Metric,
+    statistics_NS: FloatArray,
+    baseline_NS: FloatArray,
+    samples: int = 1000,
+    seed: int = 1,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of the difference between two systems on the same sentences."""
+    statistics_KUS, sizes_U = _units(np.stack([statistics_NS, baseline_NS]), groups)
+    scores_KR = _resampled_scores(metric, statistics_KUS, sizes_U, samples, seed)
+    lower, upper = np.quantile(scores_KR[0] - scores_KR[1], [(1 - level) / 2, (1 + level) / 2])
+    return float(lower), float(upper)
+
+
 def _units(statistics_KNS: FloatArray, groups: Sequence[Hashable] | None) -> tuple[FloatArray, FloatArray]:
     """The units to draw: their summed statistics [K, U, S] and their sizes in sentences [U]."""
     K, N, S = statistics_KNS.shape

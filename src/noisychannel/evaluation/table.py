@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from noisychannel import __version__
+from noisychannel.evaluation.calibration import Reliability
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import Metric
 from noisychannel.provenance import provenance
@@ -59,6 +60,10 @@ class SystemResult:
     """The best output of each input."""
     complete: list[bool]
     """Whether each output reached its end."""
+    confidence: list[float] | None = None
+    """The probability that each output is right; None if the system has no confidence."""
+    reliability: Reliability | None = None
+    """How well these agree with what is right."""
 
 
 @dataclass(frozen=True)
@@ -115,12 +120,7 @@ class EvaluationTable:
             cells += [_shown(result.average_lagging, ".2f")] if lagging else []
             cells += [_shown(result.search_errors, ".2f", " %")] if errors else []
             rows.append(cells)
-        widths = [max(len(row[n]) for row in rows) for n in range(len(titles))]
-        lines = [
-            "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
-        ]
-        lines.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
-        return "\n".join([*lines, "", self._notes()])
+        return "\n".join([markdown(rows), "", self._notes()])
 
     def _notes(self) -> str:
         signatures = "; ".join(f"{metric.name} {metric.signature}" for metric in self.metrics)
@@ -135,6 +135,17 @@ class EvaluationTable:
             f"In brackets: 95 % bootstrap intervals; p: paired bootstrap against {against} ({drawn.samples} samples, "
             f"seed {drawn.seed}). Resampled by {drawn.resampled_by}: {drawn.units} units{too_few}."
         )
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table; the first row is its head."""
+    shown = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    widths = [max(len(row[n]) for row in shown) for n in range(len(shown[0]))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in shown
+    ]
+    lines.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
+    return "\n".join(lines)
 
 
 def _shown(value: float | None, form: str, unit: str = "") -> str:

@@ -19,9 +19,9 @@ from noisychannel.explanation import explain
 from noisychannel.fitting.fit import FitResult, check_begun, fit
 from noisychannel.fitting.options import FitOptions
 from noisychannel.fitting.progress import FitReporter
-from noisychannel.fitting.work import FIT
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.reporting import Reporter
+from noisychannel.run_files import FIT
 from noisychannel.runs import RunDirectory
 from noisychannel.scoring import PairScorer
 from noisychannel.streams import DecodedLine

@@ -254,7 +254,13 @@ class _Fit:
         default = choose_default({one.system: one.texts for one in texts[1:]}, rows, metric)
         terms = own_terms(run)
         systems = [
-            tuned_system(result, plan.settings, len(rows), {name: terms[name] for name in system.extra})
+            tuned_system(
+                result,
+                plan.settings,
+                len(rows),
+                {name: terms[name] for name in system.extra},
+                tuning.confidence(result.weights),
+            )
             for result, system in zip(results, tuning.systems, strict=True)
         ]
         write_systems(run, systems, default)

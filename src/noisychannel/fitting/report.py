@@ -9,6 +9,8 @@ from noisychannel.errors import command_line
 from noisychannel.fitting.estimate import Estimate
 from noisychannel.fitting.fit import FitResult
 from noisychannel.fitting.options import SEPARATOR
+from noisychannel.runs import RunDirectory
+from noisychannel.weights import read_system
 
 UNITS = {"accuracy": " %", "edit_distance": " edits"}
 LOWER_IS_BETTER = ("edit_distance",)
@@ -42,6 +44,7 @@ def describe(result: FitResult) -> Iterator[str]:
         )
     yield "The weights of each estimate were tuned on other pairs than it is measured on."
     yield from _verdict(result)
+    yield from _confidence(result)
     yield f"run: {result.run_dir}    (decode, evaluate and score work on it)"
     yield f"decode: {_example(result)}"
     yield "what would help most:"
@@ -60,6 +63,13 @@ def _verdict(result: FitResult) -> Iterator[str]:
             f"{best.system} ({best.score:.2f}) is not worse than {own.system} ({own.score:.2f}) here: the models do "
             "not pay until there are more pairs or words"
         )
+
+
+def _confidence(result: FitResult) -> Iterator[str]:
+    """How far the confidences of decode can be trusted."""
+    fitted = read_system(RunDirectory.open(result.run_dir)).confidence
+    if fitted is not None and fitted.calibration is not None:
+        yield f"confidence (decode --confidence), by cross-validation: {fitted.calibration}"
 
 
 def _example(result: FitResult) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from noisychannel.confidence import Confidence
 from noisychannel.data.rows import Row
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
@@ -22,6 +23,7 @@ from noisychannel.evaluation.metrics import Metric
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.systems import System
 from noisychannel.tuning import CandidatePool, TuningResult, tune
+from noisychannel.tuning.confidence import fit_confidence, judged_lists
 from noisychannel.weight_records import TermKind
 from noisychannel.weights import TermSource, system_of
 
@@ -87,6 +89,11 @@ class FoldTuning:
     def tune(self) -> list[TuningResult]:
         """Tune every system on all pairs, smallest first; a larger one can do whatever a smaller one does."""
         return self._tuned(range(len(self.all.inputs)), self.decode, self.iterations)
+
+    def confidence(self, weights: Weights) -> Confidence | None:
+        """Fitted on all pairs, with the weights of a tuned system."""
+        lists = judged_lists(self.held_out, self._known_texts, self.decode(weights))
+        return fit_confidence(lists, weights, N_BEST, self.seed)
 
     def direct(self) -> Decoded:
         return Decoded("direct", self._texts([best[0] for best in self.decode(DIRECT)]))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from noisychannel.arguments import Count, CountOrZero, Seed, check_bounds
+from noisychannel.confidence import Confidence
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.sources import warnings_of
 from noisychannel.decode.hypothesis import Hypothesis
@@ -21,6 +22,7 @@ from noisychannel.reporting import Advance, Reporter, Silent
 from noisychannel.run_files import FIT
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS, SYSTEMS, System, check_used, unused_settings
+from noisychannel.tuning.confidence import fit_confidence, judged_lists
 from noisychannel.tuning.loop import TuningResult, most_decodings, tune
 from noisychannel.tuning.pool import CandidatePool
 from noisychannel.weights import TermSource, TunedSystem, known_terms, system_of, write_systems
@@ -172,9 +174,10 @@ def _tune_systems(
     texts = [known.__getitem__ for group in groups for known in group.texts]
     pool = CandidatePool(metric, references, texts)
     results: list[TuningResult] = []
-    # Most systems decode less often than they may, and share decodings: what they leave out counts as done.
+    # The last decoding is for the confidence. Most systems decode less often than they may, and share decodings: what
+    # they leave out counts as done.
     most = [
-        most_decodings(system, options.iterations, sum(system.contains(smaller) for smaller in systems[:n]))
+        most_decodings(system, options.iterations, sum(system.contains(smaller) for smaller in systems[:n])) + 1
         for n, system in enumerate(systems)
     ]
     with reporter.counting("tune", sum(most) * len(references)) as progress:
@@ -197,11 +200,15 @@ def _tune_systems(
                 if system.contains(smaller)
             ]
             results.append(tune(system, decode, pool, options.iterations, options.seed, known=known))
-            progress((decodings - len(results[-1].history)) * len(references))
+            lists = decode(results[-1].weights)
+            progress((decodings - 1 - len(results[-1].history)) * len(references))
+            judged = judged_lists([group.dev for group in groups], [known for g in groups for known in g.texts], lists)
+            confidence = fit_confidence(judged, results[-1].weights, options.n_best, options.seed)
             for of_group in run.groups():
                 available = terms_of(of_group, terms)
                 sources = {name: available[name] for name in system.extra}
-                write_systems(of_group, [tuned_system(results[-1], settings, len(references), sources)])
+                system_tuned = tuned_system(results[-1], settings, len(references), sources, confidence)
+                write_systems(of_group, [system_tuned])
     return results
 
 
@@ -254,7 +261,11 @@ def terms_of(run: RunDirectory, given: Mapping[str, TermSource]) -> dict[str, Te
 
 
 def tuned_system(
-    result: TuningResult, settings: SearchSettings, sentences: int, terms: Mapping[str, TermSource]
+    result: TuningResult,
+    settings: SearchSettings,
+    sentences: int,
+    terms: Mapping[str, TermSource],
+    confidence: Confidence | None = None,
 ) -> TunedSystem:
     """What weights.json keeps of a tuning."""
     record = {
@@ -266,4 +277,4 @@ def tuned_system(
         "p_start": result.p_start,
         "history": [{**asdict(step), "weights": step.weights.by_name()} for step in result.history],
     }
-    return TunedSystem(result.system, result.weights, settings, record, terms)
+    return TunedSystem(result.system, result.weights, settings, record, terms, confidence=confidence)

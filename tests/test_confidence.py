@@ -1,0 +1,304 @@
+"""Confidences: calibrated in a world whose probabilities are known, monotone, and kept with a tuned system."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from commands import run_here
+from noisychannel import NoisyChannel, Weights
+from noisychannel.arguments import dump_config
+from noisychannel.cli.main import main
+from noisychannel.confidence import Confidence, Feature, Lists
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.evaluation.calibration import brier, calibration_error, error_by_chance, reliability
+from noisychannel.runs import RunDirectory
+from noisychannel.tuning.confidence import JudgedList, fit_confidence, logistic
+from noisychannel.weights import TunedSystem, read_system, read_systems, write_systems
+from toys import toy_config
+
+WEIGHTS = Weights(1.0, lm=1.0)
+
+
+def hypothesis_of(score: float, lm: float = -2.0, tokens: tuple[int, ...] = (5,), complete: bool = True) -> Hypothesis:
+    return Hypothesis.of(tokens, score, {"direct": score - lm, "lm": lm}, 2, complete)
+
+
+def world(items: int, seed: int, temperature: float = 2.0, outside: float = 0.0, size: int = 4) -> list[JudgedList]:
+    """Lists whose right text is drawn from the softmax of their scores, or is none of them."""
+    rng = np.random.default_rng(seed)
+    lists = []
+    for n in range(items):
+        scores = np.sort(rng.normal(-10, 3, size))[::-1]
+        share = np.exp((scores - scores[0]) / temperature)
+        right = "none" if rng.random() < outside else f"t{rng.choice(size, p=share / share.sum())}"
+        texts = [f"t{m}" for m in range(size)]
+        found = [hypothesis_of(float(score), tokens=(m,)) for m, score in enumerate(scores)]
+        lists.append(JudgedList(f"input {n}", texts, found, [right]))
+    return lists
+
+
+def judge(model: Confidence, lists: list[JudgedList]) -> tuple[np.ndarray, np.ndarray]:
+    values = model.of_lists([one.texts for one in lists], [one.hypotheses for one in lists])
+    right = [one.texts[0] in one.references for one in lists]
+    return np.array([of_list[0] for of_list in values]), np.array(right, float)
+
+
+# --- the fit
+
+
+@pytest.mark.parametrize(("items", "draws", "distance"), [(2000, 1, 0.035), (50, 12, 0.1)])
+@pytest.mark.parametrize("outside", [0.0, 0.3])
+def test_confidences_are_near_the_true_probabilities(items: int, draws: int, distance: float, outside: float) -> None:
+    """Fifty items can mislead: one draw in three is worse than the share of right outputs, but not their mean."""
+    others = world(2000, 100, outside=outside)
+    arrays = Lists.of([one.texts for one in others], [one.hypotheses for one in others])
+    truth = (1 - outside) * arrays.shares(2.0)[:, 0]
+    distances, squares = [], []
+    for seed in range(1, draws + 1):
+        model = fit_confidence(world(items, seed, outside=outside), WEIGHTS, 4)
+        assert model is not None
+        confidence, right = judge(model, others)
+        distances.append(np.abs(confidence - truth).mean())
+        squares.append(brier(confidence, right))
+    share = right.mean()
+    assert np.mean(distances) < distance
+    assert np.mean(squares) < share * (1 - share)
+
+
+def test_the_calibration_error_of_perfect_confidences_is_what_chance_explains() -> None:
+    rng = np.random.default_rng(7)  # not the seed of error_by_chance, whose numbers would be these
+    true = rng.random(400)
+    errors = [calibration_error(true, (rng.random(400) < true).astype(float)) for _ in range(100)]
+    assert np.mean(errors) == pytest.approx(error_by_chance(true), rel=0.1)
+    assert calibration_error(np.clip(true + 0.3, 0, 1), (rng.random(400) < true).astype(float)) > 0.15
+
+
+def test_what_cross_validation_promises_is_what_other_inputs_show() -> None:
+    model = fit_confidence(world(1500, 3, outside=0.2), WEIGHTS, 4)
+    assert model is not None
+    assert model.calibration is not None
+    confidence, right = judge(model, world(4000, 4, outside=0.2))
+    assert model.calibration.brier == pytest.approx(brier(confidence, right), abs=0.015)
+    assert model.calibration.ece < model.calibration.ece_by_chance + 0.02
+    assert model.calibration.items == 1500
+    assert model.temperature == pytest.approx(2.0, rel=0.2)
+
+
+def test_a_feature_that_tells_is_used_and_one_that_does_not_is_left_alone() -> None:
+    rng, lists = np.random.default_rng(5), []
+    for n in range(600):
+        good = bool(rng.random() < 0.5)
+        best = hypothesis_of(-10.0, lm=-2.0 if good else -8.0, tokens=(1,))
+        lists.append(JudgedList(f"{n}", ["a", "b"], [best, hypothesis_of(-11.0, tokens=(2,))], ["a" if good else "c"]))
+    model = fit_confidence(lists, WEIGHTS, 2)
+    assert model is not None
+    assert model.features["lm"].coefficient > 1
+    assert "margin" not in model.features  # the same everywhere
+    confidence, right = judge(model, lists)
+    assert confidence[right == 1].min() > 0.8 > 0.2 > confidence[right == 0].max()
+
+
+def test_lists_of_one_output_have_the_share_of_right_ones() -> None:
+    lists = [JudgedList(f"{n}", ["a"], [hypothesis_of(-3.0)], ["a" if n % 4 else "b"]) for n in range(200)]
+    model = fit_confidence(lists, WEIGHTS, 1)
+    assert model is not None
+    confidence, _ = judge(model, lists)
+    assert confidence == pytest.approx(0.75, abs=0.02)
+
+
+@pytest.mark.parametrize("right", ["a", "b"])
+def test_dev_that_is_all_right_or_all_wrong_gives_no_certainty(right: str) -> None:
+    lists = [JudgedList(f"{n}", ["a"], [hypothesis_of(-3.0)], [right]) for n in range(30)]
+    model = fit_confidence(lists, WEIGHTS, 1)
+    assert model is not None
+    (value, *_), _ = judge(model, lists)
+    assert (0.85 < value < 1) if right == "a" else (0 < value < 0.15)
+
+
+def test_few_inputs_have_no_confidence_and_the_fit_is_repeatable() -> None:
+    assert fit_confidence(world(9, 1), WEIGHTS, 4) is None
+    assert fit_confidence([world(1, 1)[0]] * 50, WEIGHTS, 4) is None  # one input, fifty times
+    assert fit_confidence(world(60, 1), WEIGHTS, 4) == fit_confidence(world(60, 1), WEIGHTS, 4)
+
+
+def test_the_slope_is_never_negative() -> None:
+    """A world in which clear winners are wrong."""
+    lists = []
+    for n in range(400):
+        gap = 0.1 + (n % 8)
+        found = [hypothesis_of(-5.0, tokens=(1,)), hypothesis_of(-5.0 - gap, tokens=(2,))]
+        lists.append(JudgedList(f"{n}", ["a", "b"], found, ["b" if n % 8 > 3 else "a"]))
+    model = fit_confidence(lists, WEIGHTS, 2)
+    assert model is not None
+    assert model.slope >= 0
+    assert model.features["margin"].coefficient >= 0
+
+
+def test_the_logistic_model_is_where_its_gradient_vanishes() -> None:
+    rng = np.random.default_rng(1)
+    x, right = rng.normal(size=(80, 3)), (rng.random(80) < 0.3).astype(float)
+    centre, spread = np.array([0.0, 1.0, 0.0]), np.array([1.5, 0.5, 0.3])
+    found = logistic(x, right, centre, spread)
+    gradient = x.T @ (right - 1 / (1 + np.exp(-x @ found))) - (found - centre) / spread**2
+    assert gradient == pytest.approx(0, abs=1e-5)
+
+
+# --- what it gives
+
+
+MODEL = Confidence(
+    n_best=5,
+    temperature=1.5,
+    most_odds=6.0,
+    intercept=-0.3,
+    slope=0.8,
+    features={"margin": Feature(1.0, 0.5, 0.2), "lm": Feature(-2.0, 0.7, 0.4), "word_list": Feature(-0.1, 0.3, 0.5)},
+)
+SCORES = st.lists(st.floats(-1e6, 1e6) | st.just(-math.inf), min_size=1, max_size=6)
+
+
+@given(SCORES, st.lists(st.sampled_from("abc"), min_size=6, max_size=6), st.floats(-1e9, 1e9) | st.just(-math.inf))
+@settings(max_examples=200, deadline=None)
+def test_confidences_are_probabilities_that_fall_with_the_rank(scores: list[float], names: str, lm: float) -> None:
+    found = [hypothesis_of(score, lm, (n,)) for n, score in enumerate(sorted(scores, reverse=True))]
+    texts = list(names[: len(found)])
+    (values,) = MODEL.of_lists([texts], [found])
+    assert all(0 <= value <= 1 for value in values)
+    distinct = dict(zip(reversed(texts), reversed(values), strict=True))
+    assert max(values) == values[0]
+    assert sum(values[n] for n, text in enumerate(texts) if text != texts[0]) + values[0] <= 1 + 1e-9
+    assert distinct[texts[0]] == values[0]  # a text has one confidence, however it is segmented
+
+
+@given(st.lists(st.floats(0, 40), min_size=2, max_size=8, unique=True))
+@settings(deadline=None)
+def test_a_larger_margin_is_never_a_lower_confidence(gaps: list[float]) -> None:
+    found = [[hypothesis_of(-5.0), hypothesis_of(-5.0 - gap, tokens=(6,))] for gap in sorted(gaps)]
+    values = [best for best, _ in MODEL.of_lists([["a", "b"]] * len(found), found)]
+    assert values == sorted(values)
+
+
+def test_an_output_without_an_end_is_not_right_and_equal_texts_are_no_rivals() -> None:
+    assert MODEL.of_lists([["a"]], [[hypothesis_of(-1.0, complete=False)]]) == [[0.0]]
+    assert MODEL.of_lists([[]], [[]]) == [[]]
+    twice = Lists.of([["a", "a", "b"]], [[hypothesis_of(x, tokens=(n,)) for n, x in enumerate((-1.0, -1.1, -4.0))]])
+    once = Lists.of([["a", "b"]], [[hypothesis_of(x, tokens=(n,)) for n, x in enumerate((-1.0, -4.0))]])
+    assert twice.odds(1.0)[0] > once.odds(1.0)[0]
+
+
+# --- figures
+
+
+def test_the_curve_by_hand() -> None:
+    found = reliability([0.9, 0.8, 0.8, 0.1], [True, True, False, False])
+    by_coverage = {point.coverage: point for point in found.curve}
+    assert by_coverage[100].accuracy == pytest.approx(50)
+    assert by_coverage[50].accuracy == pytest.approx(75)  # one of the two equal ones: right by half
+    assert (by_coverage[30].items, by_coverage[30].accuracy, by_coverage[30].confidence) == (1, 100, 0.9)
+    assert found.brier == pytest.approx((0.01 + 0.04 + 0.64 + 0.01) / 4)
+    assert found.ece == pytest.approx(abs(2.6 - 2) / 4)  # one bin
+    assert found.area == pytest.approx((100 + 75 + 200 / 3 + 50) / 4)
+
+
+# --- with a run
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("tuned")
+    config = toy_config(directory, models=("direct", "lm"), rows=300, longest=4, max_epochs=3)
+    (directory / "config.yaml").write_text(dump_config(config))
+    assert main(["train", str(directory / "config.yaml")]) == 0
+    words = ["tune", config.run_dir, "--systems", "direct+length", "--iterations", "1", "--k1", "6", "--k2", "3"]
+    assert main([*words, "--device", "cpu"]) == 0
+    return Path(config.run_dir)
+
+
+def test_tune_fits_and_a_later_tune_of_another_system_keeps_it(tuned: Path, tmp_path: Path, capsys) -> None:
+    run = Path(shutil.copytree(tuned, tmp_path / "run"))
+    fitted = read_system(RunDirectory(run), "direct+length").confidence
+    assert fitted is not None
+    assert fitted.calibration is not None
+    assert fitted.n_best == 10
+    words = ["tune", str(run), "--systems", "direct+lm", "--iterations", "0", "--k1", "6", "--k2", "3"]
+    assert main([*words, "--device", "cpu"]) == 0
+    assert "confidence of direct+lm, by cross-validation: off by" in capsys.readouterr().out
+    systems = read_systems(RunDirectory(run))
+    assert systems["direct+length"].confidence == fitted
+    assert systems["direct+lm"].confidence is not None
+    assert systems["direct"].confidence is None
+
+
+def test_a_file_of_an_earlier_version_loads_without_confidence(tuned: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(tuned, tmp_path / "run"))
+    record = json.loads((run / "weights.json").read_text())
+    del record["systems"]["direct+length"]["confidence"]
+    (run / "weights.json").write_text(json.dumps(record))
+    model = NoisyChannel.load(run, device="cpu")
+    assert model.confidence is None
+    assert model("ab")[0].confidence is None
+    result = run_here(["decode", str(run), "--device", "cpu", "--unsure", "0.5"], b"ab\n")
+    assert result.returncode == 2
+    assert b"only a tuned system has a confidence" in result.stderr
+    write_systems(RunDirectory(run), [TunedSystem("direct+lm", WEIGHTS, model.settings)])
+    assert read_system(RunDirectory(run), "direct+length").confidence is None
+
+
+def test_a_damaged_confidence_is_one_line(tuned: Path, tmp_path: Path, capsys) -> None:
+    run = Path(shutil.copytree(tuned, tmp_path / "run"))
+    record = json.loads((run / "weights.json").read_text())
+    record["systems"]["direct+length"]["confidence"]["temperature"] = 0.0
+    (run / "weights.json").write_text(json.dumps(record))
+    assert main(["decode", str(run), str(run / "config.yaml")]) == 1
+    assert "temperature: must be greater than 0" in capsys.readouterr().err
+
+
+def test_confidences_do_not_change_outputs_or_alignments(tuned: Path) -> None:
+    model = NoisyChannel.load(tuned, device="cpu")
+    texts = ["abe", "o", "luke", "midab"]
+    sure, plain = model.batch(texts, 2), model.batch(texts, 2, confident=False)
+    assert [[(o.text, o.hypothesis.alignment) for o in best] for best in sure] == [
+        [(o.text, o.hypothesis.alignment) for o in best] for best in plain
+    ]
+    assert all(o.confidence is None for best in plain for o in best)
+    for best in sure:
+        first, second = (o.confidence or 0.0 for o in best)
+        assert 1 >= first >= second >= 0
+        assert first + second <= 1 + 1e-9
+    assert model.rerank("abe", ["abe"])[0].confidence is None
+    assert model.reweighted(model.weights).confidence is None
+    assert NoisyChannel.load(tuned, weights=Weights(direct=1.0), device="cpu").confidence is None
+
+
+def test_decode_shows_confidences_and_marks_what_is_unsure(tuned: Path, tmp_path: Path) -> None:
+    def decode(*words: str) -> list[str]:
+        result = run_here(["decode", str(tuned), "--device", "cpu", *words], b"abe\nluke\n")
+        assert result.returncode == 0, result.stderr
+        return result.stdout.decode().splitlines()
+
+    plain = decode()
+    assert [line.split("\t")[0] for line in decode("--confidence")] == plain
+    values = [float(line.split("\t")[1]) for line in decode("--confidence")]
+    assert all(0 <= value <= 1 for value in values)
+    middle = sum(values) / 2
+    marks = [line.split("\t")[-1] for line in decode("--confidence", "--unsure", str(middle))]
+    assert marks == ["?" if value < middle else "" for value in values]
+    assert [line.split("\t") for line in decode("--unsure", "0")] == [[text, ""] for text in plain]
+    records = [json.loads(line) for line in decode("--json", "--unsure", str(middle))]
+    assert [record["hypotheses"][0]["confidence"] for record in records] == pytest.approx(values, abs=1e-4)
+    assert [record["unsure"] for record in records] == [value < middle for value in values]
+    assert "unsure" not in json.loads(decode("--json")[0])
+    assert "confidence" in decode("--explain")[2]
+    given = tmp_path / "given.tsv"
+    given.write_text("abe\tab\n")
+    for words in (["--explain"], ["--rerank", str(given)]):
+        assert run_here(["decode", str(tuned), *words, "--confidence"], b"a\n").returncode == 2
+    assert run_here(["decode", str(tuned), "--unsure", "1.5"], b"a\n").returncode == 2
