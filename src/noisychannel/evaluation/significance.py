@@ -26,11 +26,15 @@ def confidence_interval(
     seed: int = 1,
     level: float = 0.95,
     groups: Sequence[Hashable] | None = None,
+    sizes_N: FloatArray | None = None,
 ) -> tuple[float, float]:
-    """The percentile bootstrap interval of a corpus score: its lower and upper end."""
+    """The percentile bootstrap interval of a corpus score: its lower and upper end.
+
+    ``sizes_N``: how many sentences each row is the sum of; one if None.
+    """
     if not 0 < level < 1:
         raise BadInputError(f"level: {level} is not between 0 and 1; 0.95 is usual")
-    scores_R = _resampled_scores(metric, *_units(statistics_NS[None], groups), samples, seed)[0]
+    scores_R = _resampled_scores(metric, *_units(statistics_NS[None], groups, sizes_N), samples, seed)[0]
     lower, upper = np.quantile(scores_R, [(1 - level) / 2, (1 + level) / 2])
     return float(lower), float(upper)
 
@@ -42,6 +46,7 @@ def paired_bootstrap(
     samples: int = 1000,
     seed: int = 1,
     groups: Sequence[Hashable] | None = None,
+    sizes_N: FloatArray | None = None,
 ) -> float:
     """The two-sided p-value of the difference between two systems on the same sentences.
 
@@ -54,7 +59,7 @@ def paired_bootstrap(
         raise BadInputError(
             f"the systems differ in their sentences or metric: statistics {statistics_NS.shape} and {baseline_NS.shape}"
         )
-    statistics_KUS, sizes_U = _units(np.stack([statistics_NS, baseline_NS]), groups)
+    statistics_KUS, sizes_U = _units(np.stack([statistics_NS, baseline_NS]), groups, sizes_N)
     scores_KR = _resampled_scores(metric, statistics_KUS, sizes_U, samples, seed)
     if len(sizes_U) == 1:
         return 1.0  # Every resample of one unit is that unit: nothing is known about chance.
@@ -65,13 +70,15 @@ def paired_bootstrap(
     return float((1 + by_chance_R.sum()) / (1 + samples))
 
 
-def _units(statistics_KNS: FloatArray, groups: Sequence[Hashable] | None) -> tuple[FloatArray, FloatArray]:
+def _units(
+    statistics_KNS: FloatArray, groups: Sequence[Hashable] | None, sizes_N: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
     """The units to draw: their summed statistics [K, U, S] and their sizes in sentences [U]."""
     K, N, S = statistics_KNS.shape
     if N == 0:
         raise BadInputError("no sentences to resample")
     if groups is None:
-        return statistics_KNS, np.ones(N)
+        return statistics_KNS, np.ones(N) if sizes_N is None else sizes_N
     if len(groups) != N:
         raise BadInputError(f"{len(groups)} groups for {N} sentences; give one a sentence")
     numbers: dict[Hashable, int] = {}
@@ -79,7 +86,7 @@ def _units(statistics_KNS: FloatArray, groups: Sequence[Hashable] | None) -> tup
     sums_KUS = np.zeros((K, len(numbers), S))
     for sums_US, statistics_NS in zip(sums_KUS, statistics_KNS, strict=True):
         np.add.at(sums_US, unit_N, statistics_NS)
-    return sums_KUS, np.bincount(unit_N).astype(np.float64)
+    return sums_KUS, np.bincount(unit_N, sizes_N).astype(np.float64)
 
 
 def _resampled_scores(
