@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
+
 from noisychannel.atomic import cannot_write
 from noisychannel.data.augment import AugmentConfig, Augmented, augment
 from noisychannel.data.codec import Codec
@@ -85,6 +87,14 @@ class Prepared:
     output_codec: Codec
     directory: Path
     counts: dict[Split, Counts]
+
+    def real_pairs(self) -> Corpus:
+        """The pairs of data.train, each as often as it is there: no further or made-up ones, and no repetitions."""
+        corpus, counts = open_corpus(self.directory, "pairs", "train"), self.counts["train"]
+        assert corpus.inputs is not None
+        # They come first, see SPLITS, each with its repetitions.
+        rows = counts.repeat * np.arange(counts.lines - counts.dropped)
+        return Corpus(corpus.inputs.take(rows), corpus.outputs.take(rows))
 
     def summary(self) -> str:
         """The counts in one line."""

@@ -45,10 +45,7 @@ class ModelSet:
     def files(self) -> list[Path]:
         """The files that decide what the models do."""
         files = [RunDirectory(path).model_file(role) for role, path in self.roles]
-        for _, source in self.terms:
-            run = RunDirectory(source.run)
-            files.append(run.word_list_file if source.kind == "word_list" else run.model_file("lm"))
-        return files
+        return files + [source.file() for _, source in self.terms]
 
 
 class Experiment(ABC):

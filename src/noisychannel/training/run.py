@@ -18,6 +18,7 @@ from noisychannel.data.sources import SOURCE_KEYS, SourceFiles, Sources, compare
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.registry import ROLES, Role
+from noisychannel.models.seen import Seen
 from noisychannel.run_files import WORK, directory_name
 from noisychannel.run_records import DataRecord
 from noisychannel.runs import RunDirectory
@@ -145,7 +146,8 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         codecs = _codecs(run)
         _verify_models(run, config)
         if not (jobs := _jobs(run, config, run.header().groups)):
-            _check_sources(run, config, say)
+            if _check_sources(run, config, say) and _counts_pairs(record):
+                _add_seen(run, config, say)
             remove_data(run)
             say(
                 f"{run.path}: nothing to do, every model is trained. A model that stopped at its limit continues with "
@@ -180,6 +182,8 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         if not resumed:
             _settle(run.group(group), data)
             run.group(group).write_codecs(data.input_codec, data.output_codec)
+        if _counts_pairs(record):
+            _write_seen(run.group(group), data)
         _write_group(run.group(group), record, data, group, hashes)
     if list(prepared) != [""]:
         run.write_config(dump_config(record))
@@ -307,8 +311,37 @@ def _changed(run: RunDirectory, key: str, *files: str) -> BadInputError:
     )
 
 
-def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> None:
-    """Refuse data that has changed since the models were trained. If its bytes differ, what the models see counts."""
+def _counts_pairs(config: RunConfig) -> bool:
+    """Whether a run keeps counts of its pairs: if it has a model of outputs given inputs."""
+    return any(ROLES[role].trained_on == "pairs" for role in config.models)
+
+
+def _write_seen(run: RunDirectory, data: Prepared) -> None:
+    """The term ``seen`` of a group, from its encoded pairs."""
+    inputs, outputs = data.real_pairs()
+    assert inputs is not None
+    run.write_seen(Seen.of(*inputs, *outputs, max(map(len, (data.input_codec, data.output_codec)))))
+
+
+def _add_seen(run: RunDirectory, config: RunConfig, say: Say) -> None:
+    """Count the pairs of a finished run if an earlier version has not, or if the counts were removed."""
+    if all(group.seen_file.exists() for group in run.groups()):
+        return
+    with leaving_no_data(run):
+        prepared = prepare(config.data, lambda group: run.group(group).data_dir, _codecs(run))
+        for group, data in prepared.items():
+            _check_data(run.group(group), data, config)
+    for group, data in prepared.items():
+        _write_seen(run.group(group), data)
+        run.group(group).record_prepared()
+    say(f"{run.path}: the training pairs were counted (seen)")
+
+
+def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> bool:
+    """Refuse data that has changed since the models were trained. If its bytes differ, what the models see counts.
+
+    Returns whether all files are there.
+    """
     recorded = run.header().data.sources
     differences = compare(config.data, recorded)
     for key, reason in differences.missing.items():
@@ -317,11 +350,12 @@ def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> None:
         for key, file in differences.changed.items() if recorded else ():
             raise _changed(run, key, file)
     if not differences.changed or differences.missing:
-        return
+        return not differences.missing
     with leaving_no_data(run):
         prepared = prepare(config.data, lambda group: run.group(group).data_dir, _codecs(run))
         for group, data in prepared.items():
             _check_data(run.group(group), data, config)
+    return True
 
 
 def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:

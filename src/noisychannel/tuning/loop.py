@@ -12,7 +12,7 @@ whose score is below that of the start weights is not chosen at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -119,6 +119,7 @@ def tune(
     for weights in dict.fromkeys(tried):
         measure(weights)
 
+    system, start, history = _without_idle(system, start, history, pool)
     share = 1.0
     for _ in range(iterations if system.free else 0):
         candidates = pool.under(system)
@@ -150,6 +151,30 @@ def tune(
     score = float(expected.expected(system.vector(history[chosen].weights)[None])[0])
     p_start = paired_bootstrap(pool.metric, statistics[chosen], statistics[0], seed=seed) if chosen else None
     return _result(system, pool, history, chosen, score, p_start)
+
+
+def _without_idle(
+    system: System, start: Weights, history: list[TuningStep], pool: CandidatePool
+) -> tuple[System, Weights, list[TuningStep]]:
+    """Further terms that are 0 for every output so far cannot be tuned: their weights stay at the start weights.
+
+    The decodings so far count as decodings with these weights, which change nothing.
+    """
+    if not system.extra:
+        return system, start, history
+    candidates_FT = pool.under(system).terms_FT
+    idle = {
+        name: start.extra[name]
+        for n, name in enumerate(system.terms)
+        if name in system.extra and not candidates_FT[:, n].any()
+    }
+    if not idle:
+        return system, start, history
+
+    def with_start(weights: Weights) -> Weights:
+        return Weights.of({**weights.by_name(), **idle})
+
+    return system.fixing(idle), start, [replace(step, weights=with_start(step.weights)) for step in history]
 
 
 def _result(

@@ -26,6 +26,8 @@ from noisychannel.tuning.loop import TuningResult, tune
 from noisychannel.tuning.pool import CandidatePool
 from noisychannel.weights import TermSource, TunedSystem, known_terms, system_of, write_systems
 
+REPEATED = 0.5
+"""If this share of the training pairs are repetitions, seen is used unless systems are named."""
 FEW_PAIRS = 100
 """Weights tuned on fewer dev pairs fit these pairs rather than the task."""
 
@@ -37,7 +39,7 @@ class TuneOptions:
     Args:
         systems: Which systems to tune, such as direct+lm; all that the run has models for if not given.
         terms: Further terms, as NAME=KIND:RUN; KIND is lm (a second language model), density_ratio (a language model
-            that is subtracted) or word_list.
+            that is subtracted), word_list or seen (counts of the pairs of a run).
         metric: What to optimise.
         tokenize: sacrebleu's tokenizer for bleu.
         n_best: Length of the n-best lists.
@@ -203,8 +205,9 @@ def choose_systems(
     """The systems named, or all that the run has models for, smallest first: a larger one starts from the smaller."""
     proposer = next((role for role in PROPOSERS if run.groups()[0].has_model(role)), "direct")
     everything = [name.replace("direct", proposer) for name in SYSTEMS if name != "direct"]
-    if terms:
-        everything.append("+".join([everything[-1], *terms]))
+    chosen_terms = [name for name, source in terms.items() if source.kind != "seen" or _repeats(source)]
+    if chosen_terms:
+        everything.append("+".join([everything[-1], *chosen_terms]))
     if len(set(names)) < len(names):
         raise BadInputError(f"--systems: something is named twice in {', '.join(names)}")
     chosen = list({system.name: system for name in names or everything for system in [system_of(name, terms)]}.values())
@@ -231,6 +234,11 @@ def choose_systems(
     if not possible:
         raise BadInputError(f"{run.path}: there is nothing to tune without a direct model; {run.adding('direct')}")
     return sorted(possible, key=lambda system: len(system.free))
+
+
+def _repeats(source: TermSource) -> bool:
+    """Whether the pairs that a term was counted from are running text: then inputs come again."""
+    return RunDirectory(source.run).repeated_pairs >= REPEATED
 
 
 def terms_of(run: RunDirectory, given: Mapping[str, TermSource]) -> dict[str, TermSource]:
