@@ -8,7 +8,8 @@ Shapes: N sentences, U units drawn (sentences or groups), R resamples, K systems
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from noisychannel.errors import BadInputError
 from noisychannel.evaluation.metrics import FloatArray, Metric
 
 COUNTS_AT_ONCE = 1 << 22
-"""Multinomial counts held in memory at a time; the resamples do not depend on it."""
+"""Multinomial counts drawn at a time; the resamples do not depend on it."""
+COUNTS_KEPT = 1 << 23
+"""If there are no more counts than this, they are kept: many systems are compared on the same sentences."""
 
 
 def confidence_interval(
@@ -96,11 +99,20 @@ def _resampled_scores(
     if samples < 1:
         raise BadInputError(f"samples: {samples} is too few; 1000 is usual")
     U = len(sizes_U)
+    asked = U, samples, seed, max(1, COUNTS_AT_ONCE // U)
+    draws = _kept_draws(*asked) if samples * U <= COUNTS_KEPT else _draws(*asked)
+    scores = [metric.score(counts_RU @ statistics_KUS, counts_RU @ sizes_U) for counts_RU in draws]
+    return np.concatenate(scores, axis=-1)
+
+
+def _draws(U: int, samples: int, seed: int, at_once: int) -> Iterator[FloatArray]:
+    """How often each unit is drawn [R, U], for so many resamples at a time."""
     random = np.random.default_rng(seed)
-    at_once = max(1, COUNTS_AT_ONCE // U)
-    scores = []
     for start in range(0, samples, at_once):
         R = min(at_once, samples - start)
-        counts_RU = random.multinomial(U, np.full(U, 1 / U), size=R).astype(np.float64)
-        scores.append(metric.score(counts_RU @ statistics_KUS, counts_RU @ sizes_U))
-    return np.concatenate(scores, axis=-1)
+        yield random.multinomial(U, np.full(U, 1 / U), size=R).astype(np.float64)
+
+
+@lru_cache(maxsize=2)
+def _kept_draws(U: int, samples: int, seed: int, at_once: int) -> tuple[FloatArray, ...]:
+    return tuple(_draws(U, samples, seed, at_once))

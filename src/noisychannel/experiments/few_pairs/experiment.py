@@ -25,7 +25,7 @@ from noisychannel.experiments.few_pairs.parallel import in_processes
 from noisychannel.experiments.few_pairs.scale import FewPairsScale
 from noisychannel.experiments.few_pairs.specs import RunSpec, plan_of
 from noisychannel.experiments.few_pairs.tasks import SEPARATOR, Pair, Task, Word, write_pairs, write_words
-from noisychannel.experiments.items import Part
+from noisychannel.experiments.items import Part, at_most
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.settings import Setup
 from noisychannel.fitting.facts import Facts, count_facts
@@ -36,6 +36,8 @@ from noisychannel.training.config import RunConfig
 from noisychannel.training.run import prepare_run
 
 VOCABULARIES = "vocabularies"
+MATERIAL = 20_000
+"""The most words from which pairs are made up: more would not change them, and take long to read."""
 
 
 class FewPairs(Experiment):
@@ -207,6 +209,8 @@ class FewPairs(Experiment):
     def config(self, spec: RunSpec, part: str) -> RunConfig:
         """How a run is trained; its data files are written."""
         plan, data, place = self.plan(spec, part), self._data(spec, part), self.runs / spec.name / part
+        if spec.role != "lm":
+            data.unpaired = self._material(data.unpaired, spec, part)
         common: dict[str, Any] = {"seed": spec.seed, "device": self.setup.device, "jobs": self.setup.jobs}
         if spec.role == "reverse":
             data.vocabularies = str(self.runs / f"{VOCABULARIES}-reverse" / part)
@@ -232,6 +236,20 @@ class FewPairs(Experiment):
             feature_separator=SEPARATOR,
         )
 
+    def _material(self, files: list[str], spec: RunSpec, part: str) -> list[str]:
+        """The words of a run without a language model: from them pairs are made up, if any are."""
+        plan, words = self.plan(spec, part), self.words(spec, part)
+        if not (plan.reverse_made_up if spec.role == "reverse" else plan.made_up):
+            return []
+        if len(words) <= MATERIAL:
+            return files
+        file = Path(files[0]).with_suffix(".material.tsv")
+        return [write_words(file, at_most(words, MATERIAL, seed=1), self.tasks[part].tagged)]
+
+    def spelt_words(self, part: str) -> list[Word]:
+        """Words that have all symbols of words, for the vocabularies."""
+        return self.tasks[part].all_words()
+
     def _dev_file(self, part: str) -> str:
         task = self.tasks[part]
         pairs = [Pair(item.input, item.references[0], item.features) for item in task.dev]
@@ -245,7 +263,7 @@ class FewPairs(Experiment):
         task, spec = self.tasks[part], RunSpec("direct", "rule", None, None, "", 1)
         plan = replace(self.plan(spec, part), made_up=0, repeat=1)
         data, some = self._data(spec, part), task.train[0].input
-        listed = [Pair(x.output if plan.copy else some, x.output, x.tags) for x in task.all_words()]
+        listed = [Pair(x.output if plan.copy else some, x.output, x.tags) for x in self.spelt_words(part)]
         data.unpaired = []
         if listed:
             file = self.setup.work / "data" / part / "symbols.tsv"

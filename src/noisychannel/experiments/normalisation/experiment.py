@@ -17,7 +17,7 @@ from typing import Any
 from noisychannel.experiments.design import Design, Plot
 from noisychannel.experiments.few_pairs.experiment import FewPairs
 from noisychannel.experiments.few_pairs.specs import RunSpec
-from noisychannel.experiments.few_pairs.tasks import Task
+from noisychannel.experiments.few_pairs.tasks import Task, Word
 from noisychannel.experiments.items import Item, Part
 from noisychannel.experiments.normalisation import cited
 from noisychannel.experiments.normalisation.cited import Text
@@ -102,6 +102,12 @@ class Normalisation(FewPairs):
     def words_setting(self, spec: RunSpec, part: str) -> str:
         setting = super().words_setting(spec, part)
         return f"{STRICT}-{spec.pairs}" if setting == STRICT else setting
+
+    def spelt_words(self, part: str) -> list[Word]:
+        """The first word with each symbol: all words take long to read."""
+        words = self._task.all_words()
+        first = {symbol: word for word in reversed(words) for symbol in word.output}
+        return [word for word in words if any(first[symbol] is word for symbol in word.output)]
 
     def data_record(self) -> dict[str, Any]:
         held_out = {part.name: part.test for part in self.parts}
