@@ -29,7 +29,7 @@ from noisychannel.decode.reference import ReferenceDecoder
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.evaluation.metrics import make_metric
 from noisychannel.ids import BOS, EOS, UNK
-from noisychannel.models.seen import Seen
+from noisychannel.models.seen import ADDED, Seen
 from noisychannel.models.seq2seq import Seq2Seq
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import FreeWeight, make_system
@@ -50,13 +50,17 @@ def counted(seen_pairs: Sequence[Pair], vocab_size: int = V, **options: int) -> 
     return Seen.of(*inputs, *outputs, vocab_size, **options)
 
 
+def of_counts(pairs: int, inputs: int) -> float:
+    return math.log((pairs + ADDED) / (inputs + ADDED))
+
+
 def by_definition(seen_pairs: Sequence[Pair], x: Tokens, prefix: Tokens) -> float:
     """The term of a prefix, with EOS if it is a whole output."""
     outputs = [(*y, EOS) for other, y in seen_pairs if other == x]
     if not outputs:
         return 0.0
     begin = sum(y[: len(prefix)] == prefix for y in outputs)
-    return math.log((begin + 1) / (len(outputs) + 1))
+    return of_counts(begin, len(outputs))
 
 
 # --- the term
@@ -268,19 +272,19 @@ def test_a_run_counts_its_real_pairs_once_each(trained: Path) -> None:
     assert run.repeated_pairs == pytest.approx(7 / 12)
     assert "seen" in own_terms(run)
     expected = {
-        ("vnd", "und"): 7 / 7, ("vnd", "vnd"): 1 / 7, ("jn", "in"): 4 / 5, ("jn", "ihn"): 2 / 5, ("haus", "haus"): 1,
-        ("neu", "neu"): 1, ("neu", "um"): 1,
+        ("vnd", "und"): (6, 6), ("vnd", "vnd"): (0, 6), ("jn", "in"): (3, 4), ("jn", "ihn"): (1, 4),
+        ("haus", "haus"): (1, 1), ("neu", "neu"): (0, 0), ("neu", "um"): (0, 0),
     }  # fmt: skip
-    for (text, output), share in expected.items():
-        assert term_of(run, text, output) == pytest.approx(math.log(share))
+    for (text, output), counts in expected.items():
+        assert term_of(run, text, output) == pytest.approx(of_counts(*counts))
 
 
 def test_decoding_uses_the_counts(trained: Path) -> None:
     model = NoisyChannel.load(trained, weights=Weights(1.0, lm=0.2, extra={"seen": 30.0}))
     found = model.batch(["vnd", "jn", "vns"], n_best=2)
     assert [best[0].text for best in found[:2]] == ["und", "in"]
-    assert [best[0].hypothesis.extra["seen"] for best in found] == pytest.approx([0.0, math.log(4 / 5), 0.0])
-    assert model.rerank("jn", ["in", "ihn"])[1].hypothesis.extra["seen"] == pytest.approx(math.log(2 / 5))
+    assert [best[0].hypothesis.extra["seen"] for best in found] == pytest.approx([0.0, of_counts(3, 4), 0.0])
+    assert model.rerank("jn", ["in", "ihn"])[1].hypothesis.extra["seen"] == pytest.approx(of_counts(1, 4))
 
 
 def test_features_and_groups_are_counted_apart(tmp_path: Path) -> None:
@@ -295,7 +299,7 @@ def test_features_and_groups_are_counted_apart(tmp_path: Path) -> None:
             run = RunDirectory(Path(config.run_dir)).group(name if column == "group" else "")
             tags = [name] if column == "features" else []
             assert term_of(run, "a", listed, tags) == 0
-            assert term_of(run, "a", other, tags) == pytest.approx(math.log(1 / 4))
+            assert term_of(run, "a", other, tags) == pytest.approx(of_counts(0, 3))
             model = NoisyChannel.load(run.path, weights=Weights(1.0, extra={"seen": 30.0}))
             assert model("a", features=tags)[0].text == listed
 

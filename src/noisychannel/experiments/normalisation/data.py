@@ -6,8 +6,8 @@
 Every file may be plain or end in .xz. Training sample k of n tokens is lines (k - 1) n + 1 to k n of train, as in
 Bollmann (2019). Held-out tokens repeat: an item is an input with one of its outputs, and counts as often as they occur.
 
-In the setting ``open`` the word list is as it is. ``strict-n`` is for models with n training tokens: it lacks every
-right output of a dev or test token whose input one of the samples of n tokens does not contain.
+In the setting ``open`` the word list is as it is. In ``strict`` it lacks every right output of a dev or test token that
+one of the samples has not seen: a token whose input is not in the sample. All samples and sizes share it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,45 +46,49 @@ class NormalisationData:
     words: list[str]
 
 
-def read_data(directory: Path, text: Text, words: int | None = None, tokens: int | None = None) -> NormalisationData:
-    """``directory``: the folder of the data; at most so many words, and so many tokens of dev and of test."""
+def read_data(
+    directory: Path, text: Text, train: int | None = None, tokens: int | None = None, words: int | None = None
+) -> NormalisationData:
+    """``directory``: the folder of the data. The first tokens of train, dev and test, and so many of the words."""
     name, folder = FILES[text], directory / "normalisation"
     fix = f"make it with the script of the public repository coastalcph/histnorm, or {DATA_OPTION}"
-    train, dev, test = (
-        [Token(*row) for row in read_table(existing_file(folder / f"{name}.{split}.tsv", fix), COLUMNS)]
-        for split in ("train", "dev", "test")
-    )
+
+    def read(split: str, most: int | None) -> list[Token]:
+        file = existing_file(folder / f"{name}.{split}.tsv", fix)
+        return [Token(*row) for row in islice(read_table(file, COLUMNS), most)]
+
     file = existing_file(folder / f"{name[:2]}.words.txt", f"it has the modern words, one a line; {DATA_OPTION}")
     listed = list(dict.fromkeys(word for (word,) in read_table(file, ("word",))))
-    return NormalisationData(train, dev[:tokens], test[:tokens], at_most(listed, words, seed=1))
+    return NormalisationData(
+        read("train", train), read("dev", tokens), read("test", tokens), at_most(listed, words, seed=1)
+    )
 
 
-def make_task(name: str, data: NormalisationData, sizes: Sequence[int], strict: Iterable[int], samples: int) -> Task:
-    """The task of one text, with ``samples`` samples of each size.
+def make_task(name: str, data: NormalisationData, inputs: Mapping[str, set[str]]) -> Task:
+    """The task of one text. ``inputs``: of each sample, see ``sampled_inputs``.
 
     Its dev items are single tokens, in their order, to tune on; its test items are counted.
     """
-    train = data.train[: max(sizes) * samples]
-    pairs = tuple(Pair(token.text, token.modern) for token in train)
-    unlisted = {size: set(hidden_outputs(data, size, samples)) for size in strict}
-    words = {f"{STRICT}-{size}": [x for x in data.words if x not in hidden] for size, hidden in unlisted.items()}
-    inputs = sampled_inputs(data.train, sizes, samples)
+    hidden = hidden_outputs(data, inputs)
     return Task(
         name,
-        pairs,
+        tuple(Pair(token.text, token.modern) for token in data.train),
         tuple(Item(token.text, (token.modern,)) for token in data.dev),
         counted_items(data.test, inputs),
-        {setting: tuple(map(Word, listed)) for setting, listed in {OPEN: data.words, **words}.items()},
+        {
+            OPEN: tuple(map(Word, data.words)),
+            STRICT: tuple(Word(word) for word in data.words if word not in hidden),
+        },
         running_text=True,
     )
 
 
-def sampled_inputs(train: Sequence[Token], sizes: Iterable[int], samples: int) -> dict[str, set[str]]:
+def sampled_inputs(train: Sequence[Token], sizes: Iterable[int], samples: Iterable[int]) -> dict[str, set[str]]:
     """The inputs of each training sample, by its name."""
     return {
         sample_name(size, k): {token.text for token in train[(k - 1) * size : k * size]}
         for size in sizes
-        for k in range(1, samples + 1)
+        for k in samples
     }
 
 
@@ -101,8 +106,7 @@ def counted_items(tokens: Iterable[Token], inputs: Mapping[str, set[str]]) -> tu
     )
 
 
-def hidden_outputs(data: NormalisationData, size: int, samples: int) -> dict[str, None]:
-    """The right outputs of dev and test tokens that some sample of this size has not seen."""
-    inputs = sampled_inputs(data.train, [size], samples).values()
-    held_out = (*data.dev, *data.test)
-    return dict.fromkeys(token.modern for token in held_out if any(token.text not in known for known in inputs))
+def hidden_outputs(data: NormalisationData, inputs: Mapping[str, set[str]]) -> set[str]:
+    """The right outputs of dev and test tokens that some sample has not seen."""
+    always_seen = set.intersection(*inputs.values())
+    return {token.modern for token in (*data.dev, *data.test) if token.text not in always_seen}

@@ -6,7 +6,7 @@
 The parts are test and dev; both are decoded with the same models, each distinct input once. The models are planned as
 ``fit`` plans them for the tokens of a sample and the words. Weights are tuned for each number of tokens, on the first
 tokens of dev, with the models of the first sample. All samples and sizes of a text share the language model and the
-word list; in the setting ``strict`` each size has its own, see ``data``.
+word list of a setting.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from noisychannel.experiments.normalisation.cited import Text
 from noisychannel.experiments.normalisation.data import (
     FILES,
     OPEN,
-    STRICT,
     NormalisationData,
     counted_items,
     make_task,
@@ -37,7 +36,6 @@ from noisychannel.experiments.normalisation.rows import (
     FULL,
     MEMORISED,
     NO_CHANNEL,
-    STRICT_SIZES,
     with_tokens,
 )
 from noisychannel.experiments.normalisation.scale import QUICK, NormalisationScale
@@ -96,12 +94,8 @@ class Normalisation(FewPairs):
         """A language model and its word list depend on no sample."""
         spec = RunSpec.parse(super().run_name(row, role, seed))
         if spec.role == "lm":
-            spec = spec._replace(seed=self.scale.seeds[0], pairs=row.pairs if row.setting == STRICT else None)
+            spec = spec._replace(seed=self.scale.seeds[0])
         return spec.name
-
-    def words_setting(self, spec: RunSpec, part: str) -> str:
-        setting = super().words_setting(spec, part)
-        return f"{STRICT}-{spec.pairs}" if setting == STRICT else setting
 
     def spelt_words(self, part: str) -> list[Word]:
         """The first word with each symbol: all words take long to read."""
@@ -134,12 +128,11 @@ class Normalisation(FewPairs):
 
 def make_normalisation(text: Text, setup: Setup, quick: bool) -> Normalisation:
     scale = QUICK if quick else NormalisationScale()
-    return of_data(text, read_data(setup.data, text, scale.words, scale.tokens), setup, scale)
+    train = max(scale.sizes) * max(scale.seeds)
+    return of_data(text, read_data(setup.data, text, train, scale.tokens, scale.words), setup, scale)
 
 
 def of_data(text: Text, data: NormalisationData, setup: Setup, scale: NormalisationScale) -> Normalisation:
-    samples = max(scale.seeds)
-    strict = [size for size in STRICT_SIZES if size in scale.sizes]
-    task = make_task(FILES[text], data, scale.sizes, strict, samples)
-    dev = counted_items(data.dev, sampled_inputs(data.train, scale.sizes, samples))
+    inputs = sampled_inputs(data.train, scale.sizes, scale.seeds)
+    task, dev = make_task(FILES[text], data, inputs), counted_items(data.dev, inputs)
     return Normalisation(DESIGNS[text], task, dev, setup, scale)
