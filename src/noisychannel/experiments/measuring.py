@@ -167,7 +167,7 @@ class _Measuring:
 
     def choose(self, row: SystemRow, seed: int, tuning: Future[TuningResult] | None) -> Choice:
         if row.baseline:
-            return self._baseline(row)
+            return self._baseline(row, seed)
         if tuning is None:
             return self._decode(row, seed, row.make_system().fixed)
         tuned = tuning.result()
@@ -184,7 +184,7 @@ class _Measuring:
     ) -> RowResult:
         done = {seed: choice.result() for seed, choice in choices.items()}
         outputs = {seed: choice.lists.best_texts() for seed, choice in done.items()}
-        scores = self.scorer.scores(outputs)
+        scores = self.scorer.scores(outputs, row.pairs)
         first = scores[self.experiment.design.metrics[0]]
         spread = "" if first["deviation"] is None else f" ± {first['deviation']:.2f}"
         self.experiment.setup.say(f"{row.label}: {self.held_out} {first['score']:.2f}{spread}")
@@ -200,12 +200,13 @@ class _Measuring:
             n_best=n_best,
             batch_size=experiment.settings.decoding_batch,
             device=experiment.setup.device,
+            keep_terms=experiment.settings.keep_terms,
         )
 
-    def _baseline(self, row: SystemRow) -> Choice:
+    def _baseline(self, row: SystemRow, seed: int) -> Choice:
         parts = []
         for part in self.experiment.parts:
-            answer = self.experiment.baseline(row, part)
+            answer = self.experiment.baseline(row, part, seed)
             items = part.held_out(self.held_out)
             parts.append([[NBestEntry(answer(item.input, item.features), {})] for item in items])
         return Choice(PartLists(parts, 0.0), Weights())
@@ -233,6 +234,7 @@ class _Measuring:
 
     def _key(self, kind: str, *tasks: DecodingTask, more: object = None) -> str:
         settings = [(task.items, task.weights, task.settings, task.n_best, task.device) for task in tasks]
+        more = more if all(task.keep_terms for task in tasks) else (more, "without terms")
         return self.cache.key([models for task in tasks for models in task.models], kind, settings, more)
 
 
@@ -240,7 +242,7 @@ def _seeds(experiment: Experiment, row: SystemRow) -> tuple[int, ...]:
     """By which the choices of a row are told apart."""
     if row.choose == "ensemble":
         return (ALL_SEEDS,)
-    first_only = row.baseline or row.choose == "pool"
+    first_only = (row.baseline and not experiment.samples) or row.choose == "pool"
     return experiment.settings.seeds[:1] if first_only else experiment.seeds(row)
 
 

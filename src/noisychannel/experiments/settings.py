@@ -23,6 +23,8 @@ class MeasuringSettings:
     """Of tuning."""
     n_best: Count = 10
     """How many outputs of each test input are kept for the first seed; of other seeds only the best."""
+    keep_terms: bool = True
+    """Whether outputs are kept with their terms. Without, the files of blocks with many items are much smaller."""
     decoding_batch: Count = 256
     """Inputs that are decoded together."""
 
