@@ -209,7 +209,7 @@ def test_decode_prompts_on_a_terminal(run: Path, capsys, monkeypatch: pytest.Mon
         assert main(["decode", str(run)]) == 0
         shown = capsys.readouterr()
         os.write(leader, b"k\n\x04")
-        assert main(["decode", str(run), "--online"]) == 0
+        assert main(["decode", str(run), "-", "--online"]) == 0
     os.close(leader)
     model = NoisyChannel.load(run)
     assert shown.out.splitlines() == [model(word)[0].text for word in ("bad", "k")]
@@ -240,7 +240,7 @@ def test_a_bar_has_a_total_or_a_rate_but_no_question_mark(monkeypatch: pytest.Mo
             time.sleep(0.12)
             advance(111)
         assert "?" not in screen.getvalue().replace("\x1b[?25", "")
-        assert ("222 of 888" if total else "222, ") in screen.getvalue()
+        assert ("222 of 888" if total else "222 done, ") in screen.getvalue()
         assert ("left" in screen.getvalue()) == (total is not None)
 
 

@@ -65,7 +65,7 @@ class Pace:
     def news(self) -> str:
         """Such as ``888 of 5,000, 120 a second, about 34 s left``; without a total only count and rate."""
         seconds = time.monotonic() - self.began
-        parts = [f"{self.done:,}" if self.total is None else f"{self.done:,} of {self.total:,}"]
+        parts = [f"{self.done:,} done" if self.total is None else f"{self.done:,} of {self.total:,}"]
         if (worked := self.done - self.start) and seconds > 0:
             parts.append(rate(worked, seconds))
         else:

@@ -193,7 +193,7 @@ def load(directory: RunDirectory, options: DecodeCommand, given: Mapping[str, An
 
 def print_lines(decoder: LineDecoder, options: DecodeCommand, reporter: TerminalReporter) -> None:
     """Each line as soon as it is decoded; a person at the keyboard sees the output of each line at once."""
-    interactive = not options.files and at_keyboard()
+    interactive = is_typed(options)
     if options.rerank is not None:
         lines, total = decoder.rerank(decoder.read_candidates(options.rerank)), None
     else:
@@ -208,9 +208,14 @@ def print_lines(decoder: LineDecoder, options: DecodeCommand, reporter: Terminal
 def read_lines(decoder: LineDecoder, options: DecodeCommand) -> Iterator[Line | BadLine]:
     """The inputs, of files or of a person who is told what to type."""
     lines = read_inputs(options.files)
-    if options.files or not at_keyboard():
+    if not is_typed(options):
         return lines
     return prompted(lines, "an input, a tab and its features" if decoder.with_features else "an input")
+
+
+def is_typed(options: DecodeCommand) -> bool:
+    """Whether a person types the inputs."""
+    return options.files in ([], [DASH]) and at_keyboard()
 
 
 def print_steps(decoder: LineDecoder, options: DecodeCommand) -> None:
@@ -233,7 +238,7 @@ def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand
         output.begin(decided_by) as file,
         reporter.counting("decode", total, start=(before := file.journal.lines)) as progress,
     ):
-        if options.rerank is None and not options.files and at_keyboard():
+        if options.rerank is None and is_typed(options):
             print("type inputs, a line each; Ctrl-D ends", file=sys.stderr)
         if options.rerank is not None:
             chunks = decoder.rerank_chunks(file.rest(decoder.read_candidates(options.rerank), content_of))
