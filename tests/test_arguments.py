@@ -129,6 +129,10 @@ def test_nothing_given_is_every_default() -> None:
         ("--files [one,two]", {"files": ["one", "two"]}),
         ("--kinds b", {"kinds": ["b"]}),
         ("--kinds [a,b]", {"kinds": ["a", "b"]}),
+        ("--kinds a,b", {"kinds": ["a", "b"]}),
+        ("--kinds=a,b", {"kinds": ["a", "b"]}),
+        ("--files one,two.txt", {"files": ["one", "two.txt"]}),
+        ("here one,two three", {"run": "here", "files": ["one,two", "three"]}),
         ("--search marginal", {"search": "marginal"}),
         ("--run 12", {"run": "12"}),
         ("--run -x", {"run": "-x"}),
@@ -149,6 +153,31 @@ def test_dashes_and_underscores_are_the_same() -> None:
     assert (config.training.clip_norm, config.data.too_long) == (2.0, "truncate")
 
 
+def test_messages_repeat_the_spelling_and_help_shows_dashes() -> None:
+    for name in ("--training.clip-norm", "--training.clip_norm"):
+        with pytest.raises(BadInputError, match=f"^{name}: must be a number"):
+            parse_options(RunConfig, [name, "x"])
+    with pytest.raises(BadInputError, match="did you mean --run-dir"):
+        parse_options(RunConfig, ["--run_dirr", "x"])
+    with pytest.raises(BadInputError, match=r"^--run-dir: given twice, as 'a' and as 'b'"):
+        parse_options(RunConfig, ["--run-dir", "a", "--run_dir", "b"])
+    assert parse_options(RunConfig, ["--run-dir", "a", "--run_dir", "a"]).run_dir == "a"
+    described = describe_keys(RunConfig)
+    assert "  --run-dir TEXT\n" in described
+    assert "  --direct.hidden-size N\n" in described
+    assert not [line for line in described.splitlines() if line.startswith("  --") and "_" in line.split()[0]]
+
+
+def test_a_file_with_a_comma_in_its_name_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse("--files", "a,b.txt").files == ["a", "b.txt"]
+    (tmp_path / "a,b.txt").touch()
+    assert parse("--files", "a,b.txt").files == ["a,b.txt"]
+    assert parse("--files", "a,?.txt").files == ["a,?.txt"], "a glob that finds it"
+    assert parse("--files", "a*,c*").files == ["a*", "c*"]
+    assert parse("--files", "a" * 5000 + ",b").files == ["a" * 5000, "b"], "no file can have such a name"
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -163,6 +192,9 @@ def test_dashes_and_underscores_are_the_same() -> None:
         ("--files=", "--files: must not be empty; give a value, or leave it out"),
         ("--files=['']", "--files: must not be empty; give a value, or leave it out"),
         ("--inner.name=", "--inner.name: must not be empty; give a value, or leave it out"),
+        ("--files one,,two", "--files: something is missing beside a comma in 'one,,two'; write a,b"),
+        ("--kinds a,", "--kinds: something is missing beside a comma in 'a,'; write a,b"),
+        ("--kinds a,c", "--kinds: must be one or more of a, b, but is 'a,c'"),
         ("--files=[]", "--files: must not be empty; name something, or leave it out"),
         ("--most=&a", "--most: must be a whole number or null, but is '&a'"),
         ("--most=#1", "--most: must be a whole number or null, but is '#1'"),
@@ -224,6 +256,9 @@ def test_an_argument_too_many() -> None:
         ("files: one", {"files": ["one"]}),
         ("files: '[one'", {"files": ["[one"]}),
         ("files: [one, two]", {"files": ["one", "two"]}),
+        ("files: one, two", {"files": ["one", "two"]}),
+        ("kinds: a,b", {"kinds": ["a", "b"]}),
+        ("files: ['one, two']", {"files": ["one, two"]}),
         ("inner: {size: 5}", {"inner": Inner(size=5)}),
         ("other: {name: x}", {"other": Inner(size=9, used=False, name="x")}),
         ("inner: {}", {}),
@@ -419,7 +454,7 @@ def test_help_names_every_key_with_what_it_does(capsys: pytest.CaptureFixture[st
     described = describe_keys(Options)
     assert "  --rate X\n        A rate. (default: 0.5)\n" in described
     assert "  --device TEXT\n        Where to compute. (default: auto)\n" in described, "of a class it extends"
-    assert "  --kinds [a|b,…]\n        Which kinds. (default: a)\n" in described
+    assert "  --kinds a|b,…\n        Which kinds. (default: a)\n" in described
     assert "  --search viterbi|marginal\n        How to search.\n" in described
     assert "  --quick\n        Be quick.\n" in described
     assert "\nother: Another part.\n  --other.size N\n        How large it is. (default: 9)\n" in described

@@ -217,7 +217,7 @@ def test_the_order_of_terms_does_not_matter() -> None:
 def test_one_system_under_two_names_is_tuned_and_found_once(trained: Path, inputs: Path, capsys) -> None:
     few = ["--k1", "2", "--k2", "1", "--limit", "3", "--iterations", "0"]
     assert main(["tune", str(trained), "--systems", "[lm+direct,direct+lm]", *few]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 2, "direct alone, and the system"
     outputs = []
     for name in ("direct+lm", "lm+direct"):
         assert main(["decode", str(trained), str(inputs), "--system", name]) == 0
@@ -581,7 +581,7 @@ def test_a_model_is_added_by_the_command_given(trained: Path, capsys, monkeypatc
 
 def test_the_shortest_output_of_a_tuning_is_said_once(trained: Path, capsys) -> None:
     assert main(["tune", "--help"]) == 0
-    about = " ".join(capsys.readouterr().out.split("--max_length")[1].split("--")[0].split())
+    about = " ".join(capsys.readouterr().out.split("--max-length")[1].split("--")[0].split())
     assert "(at least 2)" in about
     line = complaint_of(capsys, ["tune", str(trained), "--max_length", "1"])
     assert line == "noisychannel: --max_length: must be at least 2, but is 1"

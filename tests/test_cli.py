@@ -86,7 +86,7 @@ def test_help_names_every_command_and_starts_without_torch() -> None:
 def test_train_help_lists_every_key(capsys) -> None:
     assert main(["train", "--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"  --{key}" in shown for key in all_keys(RunConfig))
+    assert all("  --" + key.replace("_", "-") in shown for key in all_keys(RunConfig))
 
 
 def test_training_prints_the_perplexity_of_each_model_and_lines_when_piped(tmp_path: Path, capsys) -> None:
@@ -236,7 +236,7 @@ def test_unknown_commands_and_options(trained: Path, capsys) -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ("--direct.hiden_size 3", "unknown option --direct.hiden_size; did you mean --direct.hidden_size?"),
+        ("--direct.hiden_size 3", "unknown option --direct.hiden_size; did you mean --direct.hidden-size?"),
         ("--direct.hidden_size big", "--direct.hidden_size: must be a whole number, but is 'big'"),
         ("--direct.hidden_size 0", "direct.hidden_size: must be at least 1, but is 0"),
         ("--direct.dropout 1.5", "direct.dropout: must be at least 0 and less than 1"),

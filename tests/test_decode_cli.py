@@ -196,7 +196,7 @@ def test_reranking_gives_every_output_back_once(trained: Path, tmp_path: Path, c
     words = ["decode", str(trained), "--rerank", str(file), "--weights", FULL, "--n_best", "9"]
     assert main(words) == 0
     shown = capsys.readouterr()
-    lines = [line.split("\t")[0] for line in shown.out.splitlines()]
+    lines = [line.split("\t")[1] for line in shown.out.splitlines()]
     assert sorted(lines) == sorted(given)
     assert "10 unknown symbols, read as <unk>: 'Y', 'X', 'L', 'O', 'M', … (first: " in shown.err
     assert "lists.tsv:1)" in shown.err

@@ -220,6 +220,25 @@ def test_more_pairs_are_split_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert tune_run(run)
 
 
+def test_running_text_keeps_the_start_weight_of_its_counts(tmp_path: Path) -> None:
+    """Held-out inputs are never among the other pairs, so nothing can be said about the weight of seen."""
+    options = write_data(tmp_path, pairs=20, words=20)
+    file = Path(options.pairs)
+    file.write_text(file.read_text() + "abi\tzzz\n" * 3)
+    listener = Listener()
+    result = fit(options, listener)
+    run = RunDirectory.open(options.place)
+    tuned = read_system(run)
+    assert tuned.name == result.done.default
+    assert tuned.name.endswith("+seen")
+    assert tuned.weights.extra["seen"] == tuned.terms["seen"].weight("seen").start
+    assert (tuned.terms["seen"].run, run.load_seen().size) == (run.path.resolve(), (23, 21))
+    assert any("(seen)" in line for line in listener.lines)
+    assert any("for inputs that are not among the pairs" in line for line in describe(result))
+    found = NoisyChannel.load(run.path, device="cpu")("abi", n_best=20)
+    assert "zzz" in [output.text for output in found], "no model would find it"
+
+
 def test_words_without_tags_are_given_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "UPDATES", 60)
     options = replace(write_data(tmp_path, pairs=30), columns="unimorph", keep_work=True)

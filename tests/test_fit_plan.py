@@ -87,6 +87,20 @@ def test_words_without_tags_are_given_some_if_the_pairs_have_tags() -> None:
         assert make_plan(replace(facts, tagged_words=False)).words_given_inputs == 0
 
 
+def test_running_text_has_counts_of_its_pairs_in_every_system() -> None:
+    """Pairs that repeat are running text. An input with several outputs, as in a dictionary, is not."""
+    text = count_facts([row("vnd", "und")] * 3 + [row("jn", "in"), row("jn", "ihn")])
+    assert text.repeated == pytest.approx(2 / 5)
+    assert count_facts([row("jn", "in"), row("jn", "ihn"), row("a", "b", "x"), row("a", "b", "y")]).repeated == 0
+    plan = make_plan(replace(FACTS, repeated=0.1))
+    assert plan.systems == ("direct+lm+seen", "direct+channel+lm+seen", "direct+channel+lm+word_list+seen")
+    (reason,) = (line for line in plan.reasons if "(seen)" in line)
+    assert "10 % of the pairs are repetitions" in reason
+    without = make_plan(FACTS)
+    assert not without.seen
+    assert not any("seen" in name for name in without.systems)
+
+
 def test_sides_that_share_no_alphabet_are_not_copied() -> None:
     for facts in (replace(FACTS, copied=0.2), replace(FACTS, output_units="words", output_symbols=40)):
         plan = make_plan(facts)

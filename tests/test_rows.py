@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import itertools
 import json
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from noisychannel.data.blank_lines import BlankLines
 from noisychannel.data.rows import PRESETS, Columns, Row, read_pairs, read_parallel, read_unpaired
 from noisychannel.errors import BadInputError
 
@@ -144,7 +146,6 @@ def test_compressed_and_plain_files_mix(tmp_path: Path) -> None:
     [
         ("ab", "1 tab-separated column, but 2 are expected (input, output)"),
         ("ab cd", "1 tab-separated column, but 2 are expected (input, output)"),
-        ("", "1 tab-separated column, but 2 are expected (input, output)"),
         ("ab\tcd\t", "3 tab-separated columns, but 2 are expected (input, output)"),
         ("\tcd", "the input is empty"),
         ("ab\t", "the output is empty"),
@@ -359,6 +360,39 @@ def test_datasets_without_the_package_say_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "datasets", None)
     complaint = refusal(read_pairs(["hf:gigaword:train"], columns("input=document,output=summary"), ";"))
     assert complaint == "hf:gigaword:train needs the package datasets: pip install 'noisychannel[hub]'"
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\t", "\u3000"])
+def test_blank_lines_are_skipped_and_counted(tmp_path: Path, blank: str) -> None:
+    file = write(tmp_path / "train", f"{blank}\na\tb\n{blank}\n{blank}\nc\td\n")
+    counted = BlankLines()
+    rows = list(read_pairs([file], PAIRS, ";", counted))
+    assert [(row.input, row.where) for row in rows] == [("a", f"{file}:2"), ("c", f"{file}:5")]
+    assert str(counted) == f"3 blank lines skipped ({file})"
+    words = write(tmp_path / "words", f"a\n{blank}\nb\n")
+    assert [row.output for row in read_unpaired([words], PLAIN, ";", counted)] == ["a", "b"]
+    assert str(counted) == f"4 blank lines skipped (3 in {file}, 1 in {words})"
+    assert not str(BlankLines())
+    # A bad line after them has its own number.
+    file = write(tmp_path / "bad", f"a\tb\n{blank}\nbad\n")
+    assert refusal(read_pairs([file], PAIRS, ";")).startswith(f"{file}:3: 1 tab-separated")
+
+
+def test_lines_that_are_blank_on_both_sides_are_skipped(tmp_path: Path) -> None:
+    x, y = write(tmp_path / "x", "a\n\nb\n"), write(tmp_path / "y", "A\n \nB\n")
+    counted = BlankLines()
+    assert [(row.output, row.where) for row in read_parallel([x], [y], counted)] == [("A", f"{x}:1"), ("B", f"{x}:3")]
+    assert str(counted).startswith("1 blank line skipped")
+
+
+def test_standard_input_is_a_dash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n\nbad\n")))
+    rows = read_pairs(["-"], PAIRS, ";")
+    assert next(rows) == Row("a", "b", (), "", "standard input:1")
+    assert refusal(rows).startswith("standard input:3: 1 tab-separated")
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "-", "c\td\n")
+    assert [row.input for row in read_pairs(["./-"], PAIRS, ";")] == ["c"], "a file with that name"
 
 
 def test_blank_lines_between_the_paradigms_of_unimorph_are_passed_over(tmp_path: Path) -> None:

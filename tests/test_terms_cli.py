@@ -74,7 +74,7 @@ def test_a_run_with_a_word_list_is_tuned_with_it_and_says_so_everywhere(run: Pat
     assert main(["tune", str(run), *FEW]) == 0
     *shown, last = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in shown] == [
-        "direct+length", "direct+lm", "channel+lm", "direct+channel+lm", "direct+channel+lm+word_list",
+        "direct", "direct+length", "direct+lm", "channel+lm", "direct+channel+lm", "direct+channel+lm+word_list",
     ]  # fmt: skip
     assert last.startswith("confidence of direct+channel+lm+word_list, by cross-validation: off by")
     assert "word_list" in shown[-1].split("weights:")[1]

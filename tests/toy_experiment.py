@@ -75,7 +75,7 @@ class Toy(Experiment):
     def run(self, name: str, part: Part) -> RunDirectory:
         return RunDirectory(self.runs / name).group(part.name)
 
-    def training_pairs(self, part: Part, pairs: int | None) -> Iterable[TrainingPair]:
+    def training_pairs(self, part: Part, pairs: int | None, seed: int) -> Iterable[TrainingPair]:
         return []
 
     def data_record(self) -> dict[str, object]:

@@ -13,6 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 from noisychannel.confidence import Confidence
 from noisychannel.data.codec import Codec
 from noisychannel.decode.beam_decoder import BeamDecoder
@@ -125,15 +128,15 @@ class NoisyChannel:
         models = {}
         for role, home in homes.items():
             other = _open(directory, Path(home))
-            _check_vocabularies(directory, other, role)
+            _check_vocabularies(directory, other, role, role in (*PROPOSERS, "channel"))
             models[role] = other.load_model(role, where)
         further = {}
         for name, source in _needed_terms(directory, tuned, weights, terms).items():
             if not source.run.is_dir():
                 raise BadInputError(f"{directory.path}: the term {name} is in {source.run}, which does not exist")
             other = _open(directory, source.run)
-            _check_vocabularies(directory, other, name)
-            further[name] = other.load_word_list(where) if source.kind == "word_list" else other.load_model("lm", where)
+            _check_vocabularies(directory, other, name, source.kind == "seen")
+            further[name] = _load_term(other, source, where)
         return NoisyChannel(input_codec, output_codec, models, weights, settings, further, proposer, confidence)
 
     def reweighted(
@@ -350,6 +353,8 @@ def _needed_terms(
     for name in wanted:
         if name not in known:
             suggestion = did_you_mean(name, (*TERMS, *known))
+            if name == "seen":
+                suggestion = f": the run has no counts of its training pairs; {run.adding_seen()}"
             raise BadInputError(
                 f"{run.path}: the weight {name} is {weights.extra[name]}, but there is no such term{suggestion}"
             )
@@ -370,12 +375,22 @@ def _check_texts(name: str, texts: Sequence[str]) -> None:
             raise BadInputError(f"{name}: must not contain a NUL character, but one is {shortened(text)}")
 
 
-def _check_vocabularies(run: RunDirectory, other: RunDirectory, name: str) -> None:
+def _load_term(run: RunDirectory, source: TermSource, device: torch.device) -> nn.Module:
+    """A further term of this run."""
+    match source.kind:
+        case "word_list":
+            return run.load_word_list(device)
+        case "seen":
+            return run.load_seen(device)
+        case _:
+            return run.load_model("lm", device)
+
+
+def _check_vocabularies(run: RunDirectory, other: RunDirectory, name: str, reads_input: bool) -> None:
     """Refuse models of a run whose ids mean something else."""
     if other is run:
         return
     for side, ours, theirs in zip(("input", "output"), run.codecs(), other.codecs(), strict=True):
-        reads_input = name in (*PROPOSERS, "channel")
         if (side == "output" or reads_input) and ours.fingerprint != theirs.fingerprint:
             raise BadInputError(
                 f"{other.path}: its {side} vocabulary is not that of {run.path}, so its {name} cannot be used there; "

@@ -54,15 +54,28 @@ class RecordedRun(RunFiles):
     def write_header(self, groups: list[str], data: DataRecord, group: str = "") -> None:
         """``groups``: those inside, or one with an empty name; ``group``: the name of this one, if it is one.
 
-        The checksums of the vocabularies are recorded; those of trained models stay.
+        The checksums of what a preparation writes are recorded; those of trained models stay.
         """
-        vocabularies = {self._name(file): checksum(file) for file in self.vocabulary_files()}
+        prepared = self._prepared_checksums()
         with locked(self.path):
             self.forget("header")
-            files = {**(self.header().files if self.header_file.exists() else {}), **vocabularies}
+            files = {**(self.header().files if self.header_file.exists() else {}), **prepared}
             self._write_header(
                 RunHeader(format=FORMAT, noisychannel=__version__, group=group, groups=groups, data=data, files=files)
             )
+
+    def record_prepared(self) -> None:
+        """Keep the checksums of what a preparation has written since."""
+        prepared = self._prepared_checksums()
+        with locked(self.path):
+            self.forget("header")
+            header = self.header()
+            self._write_header(replace(header, files={**header.files, **prepared}))
+
+    def _prepared_checksums(self) -> dict[str, str]:
+        """Of the vocabularies and of the counts of pairs, as far as they exist."""
+        files = [*self.vocabulary_files(), *([self.seen_file] if self.seen_file.exists() else [])]
+        return {self._name(file): checksum(file) for file in files}
 
     def _write_header(self, header: RunHeader) -> None:
         record = {**asdict(header), "files": dict(sorted(header.files.items()))}
@@ -105,6 +118,9 @@ class RecordedRun(RunFiles):
 
     def word_list_checksum(self) -> str:
         return self._checksum(self.word_list_file, "lm")
+
+    def seen_checksum(self) -> str:
+        return self._recorded(self.seen_file) or checksum(self.seen_file)
 
     def _checksum(self, file: Path, role: str) -> str:
         recorded = None if self.state_file(role).exists() else self._recorded(file)

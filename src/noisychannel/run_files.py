@@ -8,6 +8,7 @@
                                   training.safetensors while the training is unfinished,
                                   stopped.safetensors if a limit ended it, so that it can be continued
     lm/word_list.safetensors      the outputs that the language model was trained on, if lm.word_list is set
+    seen.safetensors              counts of the training pairs, if a model of outputs given inputs is trained
     metrics.jsonl                 one record per line: training losses, dev perplexities
     weights.json                  the tuned weights, if the run has been tuned
     fit.json, data/               if ``fit`` made the run: what it chose and measured, and its pairs
@@ -27,7 +28,9 @@ from noisychannel.models.registry import ROLES
 
 FIT = "fit.json"
 """What ``fit`` chose and measured, if it made the run."""
-OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard", FIT)
+SEEN = "seen.safetensors"
+"""The term made from counts of the training pairs."""
+OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard", FIT, SEEN)
 WORK = ".fit"
 """Where ``fit`` works, inside the run that it makes."""
 HIDDEN_FILES = (".data", ".lock", ".old", WORK)
@@ -87,6 +90,11 @@ class RunFiles:
         """Exists if the language model was trained with lm.word_list."""
         return self.model_dir("lm") / "word_list.safetensors"
 
+    @property
+    def seen_file(self) -> Path:
+        """Exists if the run has, or is going to have, a model of outputs given inputs."""
+        return self.path / SEEN
+
     def vocabulary_files(self) -> list[Path]:
         """Those that exist."""
         return [self.path / name for name in VOCABULARIES if (self.path / name).exists()]
@@ -113,6 +121,14 @@ class RunFiles:
     def training_again(self, role: str) -> str:
         """The command that trains one model anew."""
         return f"train it again: {shlex.join(['rm', '-rf', str(self.model_dir(role))])} && {self.training()}"
+
+    def counting_again(self) -> str:
+        """The command that counts the training pairs anew."""
+        return f"count again: {shlex.join(['rm', str(self.seen_file)])} && {self.training()}"
+
+    def adding_seen(self) -> str:
+        """The command that counts the training pairs of a run of an earlier version."""
+        return f"count them, which trains nothing: {self.training()}"
 
     def starting_over(self) -> str:
         """The command that trains everything anew."""

@@ -125,6 +125,18 @@ class WordListMetadata(Record):
     """The size of the output vocabulary."""
 
 
+@dataclass(frozen=True)
+class SeenMetadata(Record):
+    """Of seen.safetensors."""
+
+    symbols: int
+    """The size of the larger vocabulary."""
+    pairs: int
+    """How many pairs were counted."""
+    different: int
+    """How many of them are different."""
+
+
 class _Arguments(ClosedRecord):
     """Of the constructor of a model."""
 

@@ -24,10 +24,12 @@ from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.finite import non_finite_parameter
 from noisychannel.models.registry import ROLES, ModelDescription
+from noisychannel.models.seen import Seen
 from noisychannel.models.word_list import Trie, WordList
+from noisychannel.packaged import find_run
 from noisychannel.recorded_run import RecordedRun
-from noisychannel.run_files import directory_name
-from noisychannel.run_records import FORMAT, ModelMetadata, ModelRecord, WordListMetadata
+from noisychannel.run_files import SEEN, directory_name
+from noisychannel.run_records import FORMAT, ModelMetadata, ModelRecord, SeenMetadata, WordListMetadata
 from noisychannel.schemas import parse_metadata, read_record
 from noisychannel.tensors import load_metadata, load_shapes, load_tensors, save_tensors
 
@@ -43,7 +45,8 @@ class RunDirectory(RecordedRun):
 
     @staticmethod
     def open(path: Path) -> RunDirectory:
-        """An existing run, of a version that this one can read."""
+        """An existing run, of a version that this one can read; ``demo`` is the one of the package."""
+        path = find_run(path)
         run = RunDirectory(path)
         if path.exists() and not path.is_dir():
             raise BadInputError(f"{path}: is a file, not a run directory")
@@ -232,6 +235,46 @@ class RunDirectory(RecordedRun):
             ) from error
         self.verify(file, again, "lm")
         return WordList(words, reads_features).to(device)
+
+    # Counts of the training pairs.
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether the run has counts of its training pairs. If they were written and are missing, loading fails."""
+        return self.seen_file.exists() or SEEN in self.header().files
+
+    def write_seen(self, seen: Seen) -> None:
+        pairs, different = seen.size
+        metadata = {"symbols": str(seen.pairs.vocab_size), "pairs": str(pairs), "different": str(different)}
+        save_tensors(self.seen_file, {"keys": seen.pairs.keys, "counts": seen.counts}, metadata)
+
+    @property
+    def repeated_pairs(self) -> float:
+        """The share of the training pairs that are repetitions of others; 0 if they were not counted."""
+        if not self.seen_file.exists():
+            return 0.0
+        stored = parse_metadata(load_metadata(self.seen_file), SeenMetadata, self.seen_file, self.counting_again())
+        return 1 - stored.different / stored.pairs if stored.pairs else 0.0
+
+    def load_seen(self, device: torch.device | str = "cpu") -> Seen:
+        """The counts of the training pairs as a term of the objective."""
+        file, again = self.seen_file, self.counting_again()
+        if not self.has_seen:
+            raise BadInputError(f"{self.path}: has no counts of its training pairs (seen); {self.adding_seen()}")
+        if not file.exists():
+            self.verify(file, again)
+        tensors, metadata = load_tensors(file)
+        stored = parse_metadata(metadata, SeenMetadata, file, again).symbols
+        try:
+            if stored != (symbols := max(map(len, self.codecs()))):
+                raise ValueError(f"{stored} symbols instead of {symbols}")
+            seen = Seen.restored(stored, tensors["keys"], tensors["counts"])
+        except (KeyError, ValueError) as error:
+            raise NoisyChannelError(
+                f"{file}: not the counts of this run ({error}); restore it from a copy, or {again}"
+            ) from error
+        self.verify(file, again)
+        return seen.to(device)
 
 
 def _without_weights(description: ModelDescription, stored: Mapping[str, tuple[int, ...]]) -> nn.Module | None:

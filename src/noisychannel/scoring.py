@@ -72,19 +72,28 @@ class PairScorer:
         """Unknown symbols met so far."""
         self.failed = 0
         """Lines that could not be scored so far."""
+        self.blank = 0
+        """Blank lines so far, which are skipped."""
 
     def score(self, rows: Iterable[Row | BadLine | None]) -> Iterator[dict[str, Any]]:
         """One record a row, in order: the symbols as the models see them, each model's log-probability, alignments.
 
-        A line that cannot be scored is reported, and has nulls in its record. None is a line without content.
+        A line that cannot be scored is reported, and has nulls in its record. None is a blank line.
         """
-        stream = (row for row in rows if row is not None)
+        stream = self._without_blanks(rows)
         while chunk := list(islice(stream, ROWS_AT_ONCE)):
             problems = [self._problem(row) for row in chunk]
             good = [row for row, problem in zip(chunk, problems, strict=True) if isinstance(row, Row) and not problem]
             scored = iter(self._score_chunk(good) if good else ())
             for row, problem in zip(chunk, problems, strict=True):
                 yield self._refused(row, problem) if problem else next(scored)
+
+    def _without_blanks(self, rows: Iterable[Row | BadLine | None]) -> Iterator[Row | BadLine]:
+        for row in rows:
+            if row is None:
+                self.blank += 1
+            else:
+                yield row
 
     def _problem(self, row: Row | BadLine) -> str:
         """Why a line cannot be scored; empty if it can."""

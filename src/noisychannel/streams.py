@@ -13,6 +13,7 @@ import torch
 
 from noisychannel import __version__
 from noisychannel.arguments import Count, check_bounds
+from noisychannel.data.blank_lines import counted_blanks, is_blank
 from noisychannel.data.codec import Unknown
 from noisychannel.data.files import BadLine, Line
 from noisychannel.data.prepare import DataConfig, DataSource
@@ -39,7 +40,7 @@ class DecodedLine:
     text: str | None
     """The whole line; None if it is not text."""
     outputs: list[Output] | None = None
-    """The best first; None if the line cannot be decoded."""
+    """The best first; None if the line cannot be decoded; none if it is blank."""
     unknown: Unknown = Unknown([], [])  # noqa: RUF009 (never changed)
     """What of the input the models do not know."""
     input_symbols: Sequence[str] = ()
@@ -129,11 +130,13 @@ class DecodingState(Record):
 
     failed: int = 0
     """Lines that could not be decoded."""
+    blank: int = 0
+    """Blank lines of given outputs that were skipped."""
     remarks: Remarks = field(default_factory=Remarks)
 
 
 class LineDecoder:
-    """Decodes the lines of a stream. A line that cannot be decoded is reported and has no outputs."""
+    """Decodes the lines of a stream. A line that cannot be decoded is reported. A blank line has no outputs."""
 
     def __init__(
         self,
@@ -151,6 +154,8 @@ class LineDecoder:
         self.separator = data.feature_separator
         self.failed = 0
         """Lines that could not be decoded so far."""
+        self.blank = 0
+        """Blank lines of given outputs so far."""
         self.remarks = Remarks()
 
     def decode(self, lines: Iterable[Line | BadLine], one_by_one: bool = False) -> Iterator[DecodedLine]:
@@ -183,16 +188,17 @@ class LineDecoder:
     ) -> None:
         """Write every line, as ``show`` gives it, and finish the file. ``chunks`` are of the ``rest`` of its input."""
         so_far = file.state(DecodingState)
-        self.failed, self.remarks = so_far.failed, so_far.remarks
+        self.failed, self.blank, self.remarks = so_far.failed, so_far.blank, so_far.remarks
         for chunk in chunks:
             shown = "".join(f"{show(line)}\n" for line in chunk.lines)
-            file.write(shown, chunk.read, asdict(DecodingState(self.failed, self.remarks)))
+            file.write(shown, chunk.read, asdict(DecodingState(self.failed, self.blank, self.remarks)))
             progress(len(chunk.lines))
 
     def summary(self) -> str:
         """What a user should know at the end; empty if there is nothing."""
         failed = f"{self.failed} lines could not be decoded" if self.failed > REPORTED else ""
-        return "; ".join(filter(None, (failed, self.remarks.line())))
+        blank = counted_blanks(self.blank) if self.blank else ""
+        return "; ".join(filter(None, (failed, blank, self.remarks.line())))
 
     def decided_by(self) -> dict[str, str]:
         """Everything but the input that decides the outputs to the last digit, by name, for an ``OutputFile``."""
@@ -212,8 +218,10 @@ class LineDecoder:
         group, read = list[Row](), 0
         for row in rows:
             if isinstance(row, BadLine):
-                self._refuse(row.reason)
-            elif row is not None and self._fits(row):
+                self.refuse(row.reason)
+            elif row is None:
+                self.blank += 1
+            elif self._fits(row):
                 if group and (row.input, row.features) != (group[0].input, group[0].features):
                     yield group, read
                     group, read = [], 0
@@ -233,19 +241,20 @@ class LineDecoder:
             outputs_of,
             features,
             self.align,
-            refuse=lambda place, reason: self._refuse(f"{groups[place][0].where}: {reason}"),
+            refuse=lambda place, reason: self.refuse(f"{groups[place][0].where}: {reason}"),
         )
         lines = []
         for text, tags, outputs, best in zip(texts, features, given, ranked, strict=True):
+            shown = f"{text}\t{self.separator.join(tags)}" if self.with_features else text
             if not best:
-                lines.append(DecodedLine(text))
+                lines.append(DecodedLine(shown))
                 continue
             unknown = self.model.input_codec.unknown(text, tags)
             self.remarks.add(next(reversed(outputs.values())), unknown)
             for output, where in reversed(outputs.items()):
                 self.remarks.add(where, self.model.output_codec.unknown(output))
             symbols = self.model.input_symbols(text, tags)
-            lines.append(DecodedLine(text, best[: self.options.n_best], unknown, symbols))
+            lines.append(DecodedLine(shown, best[: self.options.n_best], unknown, symbols))
         return lines
 
     def _fits(self, row: Row) -> bool:
@@ -253,13 +262,17 @@ class LineDecoder:
         sides = ((self.model.input_codec, row.input), (self.model.output_codec, row.output))
         symbols, most = max(len(codec.split(text)) for codec, text in sides), self.options.max_symbols
         if symbols > most:
-            self._refuse(f"{row.where}: {symbols} symbols, more than --max_symbols {most}")
+            self.refuse(f"{row.where}: {symbols} symbols, more than --max_symbols {most}")
         return symbols <= most
 
     def _decode_chunk(self, chunk: list[Line | BadLine]) -> list[DecodedLine]:
         model = self.model
-        decoded = [DecodedLine(line.text if isinstance(line, Line) else None) for line in chunk]
-        parsed = {n: item for n, line in enumerate(chunk) if (item := self._parse(line)) is not None}
+        decoded = [undecoded_line(line) for line in chunk]
+        parsed = {
+            n: item
+            for n, (line, shown) in enumerate(zip(chunk, decoded, strict=True))
+            if shown.outputs is None and (item := self.parse(line)) is not None
+        }
         texts, features = [item[0] for item in parsed.values()], [item[1] for item in parsed.values()]
         lines = [line for n, line in enumerate(chunk) if n in parsed and isinstance(line, Line)]
         n_best = model.batch(
@@ -268,7 +281,7 @@ class LineDecoder:
             features,
             self.options.batch_size,
             align=self.align,
-            refuse=lambda place, reason: self._refuse(f"{lines[place].where}: {reason}"),
+            refuse=lambda place, reason: self.refuse(f"{lines[place].where}: {reason}"),
             confident=self.confident,
         )
         for (n, item), line, outputs in zip(parsed.items(), lines, n_best, strict=True):
@@ -279,26 +292,34 @@ class LineDecoder:
             decoded[n] = DecodedLine(line.text, outputs, unknown, model.input_symbols(*item))
         return decoded
 
-    def _parse(self, line: Line | BadLine) -> tuple[str, list[str]] | None:
+    def parse(self, line: Line | BadLine) -> tuple[str, list[str]] | None:
         """Input and features of a line; a line that cannot be decoded is reported."""
         if isinstance(line, BadLine):
-            self._refuse(line.reason)
+            self.refuse(line.reason)
             return None
         values = line.text.split("\t")
         if len(values) != 1 + self.with_features:
             expected = "an input, a tab and features" if self.with_features else "an input without tabs"
-            self._refuse(f"{line.where}: {len(values)} column{'s' if len(values) > 1 else ''} instead of {expected}")
+            self.refuse(f"{line.where}: {len(values)} column{'s' if len(values) > 1 else ''} instead of {expected}")
             return None
         symbols = len(self.model.input_codec.split(values[0]))
         if symbols > self.options.max_symbols:
-            self._refuse(f"{line.where}: {symbols} symbols, more than --max_symbols {self.options.max_symbols}")
+            self.refuse(f"{line.where}: {symbols} symbols, more than --max_symbols {self.options.max_symbols}")
             return None
         features = [tag for tag in values[1].split(self.separator) if tag] if self.with_features else []
         return values[0], features
 
-    def _refuse(self, message: str) -> None:
+    def refuse(self, message: str) -> None:
+        """Count a line that cannot be decoded, and say why."""
         self.failed += 1
         if self.failed <= REPORTED:
             self.report(message)
         elif self.failed == REPORTED + 1:
             self.report("further lines that cannot be decoded are only counted")
+
+
+def undecoded_line(line: Line | BadLine) -> DecodedLine:
+    """A line before it is decoded; a blank one stays as it is."""
+    if isinstance(line, BadLine):
+        return DecodedLine(None)
+    return DecodedLine(line.text, [] if is_blank(line) else None)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,12 @@ FloatArray = npt.NDArray[np.float64]
 PROPOSERS = ("direct", "attention", "seq2seq")
 """The models that can propose outputs; the first searches the chart, the others by beam search."""
 
+
+NO_COUNTS = (
+    ": the run has no counts of its training pairs; repeat the command that trained it (train), which adds them and "
+    "trains nothing"
+)
+"""Why the term ``seen`` is missing: the run was trained by an earlier version, or has no model of pairs."""
 
 SMALL = 0.1
 """What is added to a weight before its logarithm is taken: weights below it hardly differ from zero."""
@@ -88,7 +94,7 @@ class System:
     @property
     def terms(self) -> tuple[str, ...]:
         """The four terms and the further ones of this system: the order of its weight vectors."""
-        return (*TERMS, *(weight.name for weight in self.free if weight.name not in TERMS))
+        return tuple(dict.fromkeys([*TERMS, *(weight.name for weight in self.free), *self.fixed.extra]))
 
     @property
     def extra(self) -> tuple[str, ...]:
@@ -136,7 +142,12 @@ class System:
     def weights(self, free: Mapping[str, float]) -> Weights:
         """The fixed weights with these free ones; free weights that are not named are zero."""
         zero = dict.fromkeys(self.extra, 0.0)
-        return Weights.of({**self.fixed.by_name(), **zero, **free})
+        return Weights.of({**zero, **self.fixed.by_name(), **free})
+
+    def fixing(self, values: Mapping[str, float]) -> System:
+        """The same system, with these weights of further terms fixed."""
+        fixed = Weights.of({**self.fixed.by_name(), **values})
+        return replace(self, fixed=fixed, free=tuple(weight for weight in self.free if weight.name not in values))
 
     def vector(self, weights: Weights) -> FloatArray:
         """Weights as an array [T] in the order of ``terms``, in float64 whatever the numbers were given as."""
@@ -173,7 +184,8 @@ def make_system(name: str, extra: Mapping[str, FreeWeight] = {}) -> System:
     known = (*PROPOSERS, "channel", "lm", "length", *sorted(extra, key=lambda term: (term != "word_list", term)))
     for part in parts:
         if part not in known:
-            raise BadInputError(f"unknown system {name!r}: there is no term {part!r}{did_you_mean(part, known)}")
+            why = NO_COUNTS if part == "seen" else did_you_mean(part, known)
+            raise BadInputError(f"unknown system {name!r}: there is no term {part!r}{why}")
     if len(set(parts)) != len(parts):
         raise BadInputError(f"unknown system {name!r}: a term is repeated")
     parts.sort(key=known.index)

@@ -14,8 +14,9 @@ from noisychannel.schemas import ClosedRecord, Record
 FORMAT = 2
 """Of weights.json. Version 0.1 wrote none; there a language model's word list was part of the language model."""
 
-TermKind = Literal["word_list", "lm", "density_ratio"]
-"""The list of outputs a language model was trained on; a second language model; a language model that is subtracted."""
+TermKind = Literal["word_list", "lm", "density_ratio", "seen"]
+"""The list of outputs a language model was trained on; a second language model; a language model that is subtracted;
+counts of the training pairs."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class SystemRecord(ClosedRecord):
     """The p-value of the difference on dev between these weights and the start weights."""
     history: Sequence[Mapping[str, float | Mapping[str, float] | None]] = ()
     confidence: Confidence | None = None
-    """None if the system was tuned by version 0.3 or earlier, or on very few inputs."""
+    """None if the system was tuned by version 0.4 or earlier, or on very few inputs."""
 
     def __post_init__(self) -> None:
         Weights.of(self.weights)  # checks them

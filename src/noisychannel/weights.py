@@ -32,7 +32,7 @@ class TermSource:
 
     kind: TermKind
     run: Path
-    """The run directory whose language model, or word list, it is."""
+    """The run directory whose language model, word list or counts it is."""
 
     def __post_init__(self) -> None:
         kinds: tuple[TermKind, ...] = get_args(TermKind)
@@ -74,11 +74,18 @@ class TermSource:
                 return FreeWeight(name, start=0.5, spread=0.8)
             case "density_ratio":
                 return FreeWeight(name, start=-0.25, spread=0.8, floor=-float("inf"), ceiling=0.0)
+            case "seen":
+                return FreeWeight(name, start=5.0, spread=1.0)
+
+    def file(self) -> Path:
+        """The file that it is loaded from."""
+        return _file(self, RunDirectory(self.run))
 
 
 def own_terms(run: RunDirectory) -> dict[str, TermSource]:
-    """The further terms that a run has by itself: the word list of its language model."""
-    return {"word_list": TermSource("word_list", run.path)} if run.has_word_list else {}
+    """The further terms that a run has by itself: the word list of its language model, counts of its pairs."""
+    listed = {"word_list": TermSource("word_list", run.path)} if run.has_word_list else {}
+    return listed | ({"seen": TermSource("seen", run.path)} if run.has_seen else {})
 
 
 def system_of(name: str, terms: Mapping[str, TermSource]) -> System:
@@ -228,11 +235,27 @@ def _checksums(run: RunDirectory, roles: Iterable[str], terms: Mapping[str, Term
     sums = {role: run.model_checksum(role) for role in roles if run.model_file(role).exists()}
     for name, source in terms.items():
         other = run if source.run.resolve() == run.path.resolve() else RunDirectory(source.run)
-        if source.kind == "word_list" and other.word_list_file.exists():
-            sums[name] = other.word_list_checksum()
-        elif source.kind != "word_list" and other.model_file("lm").exists():
-            sums[name] = other.model_checksum("lm")
+        if not _file(source, other).exists():
+            continue
+        match source.kind:
+            case "word_list":
+                sums[name] = other.word_list_checksum()
+            case "seen":
+                sums[name] = other.seen_checksum()
+            case _:
+                sums[name] = other.model_checksum("lm")
     return sums
+
+
+def _file(source: TermSource, run: RunDirectory) -> Path:
+    """Of a term of this run."""
+    match source.kind:
+        case "word_list":
+            return run.word_list_file
+        case "seen":
+            return run.seen_file
+        case _:
+            return run.model_file("lm")
 
 
 def _without_empty(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from noisychannel.arguments.bounds import (
 )
 from noisychannel.arguments.explaining import describe_keys
 from noisychannel.arguments.kinds import expected
+from noisychannel.arguments.lists import split_list
 from noisychannel.arguments.reading import Given, all_keys, read_mapping, read_words
 from noisychannel.arguments.yaml_files import check_structure, load_yaml
 from noisychannel.errors import BadInputError, shortened
@@ -55,6 +56,7 @@ __all__ = [
     "parse_options",
     "read_config",
     "section_of",
+    "split_list",
 ]
 
 T = TypeVar("T")
@@ -71,8 +73,9 @@ def parse_options(
 
     The fields in ``positional`` are given without a name, in order. A last one with a star, such as ``files*``, is a
     list and takes all remaining words. ``--key value`` and ``--key=value`` are the same, and so are ``-`` and ``_`` in
-    a key. An option that is true or false needs no value. A list can be given as a single value. ``unset``: keys whose
-    defaults ``--help`` does not show, because something else decides if they are not given.
+    a key. An option that is true or false needs no value. A list is ``a,b``, ``[a,b]`` or a single value, in YAML
+    files too. ``unset``: keys whose defaults ``--help`` does not show, because something else decides if they are not
+    given.
     """
     if asks_for_help(words):
         print(usage + "\noptions:\n" + describe_keys(cls, unset))
@@ -80,7 +83,7 @@ def parse_options(
     given = read_words(cls, words, positional)
     for key, value in _converted(cls, given).items():
         if value == []:
-            raise BadInputError(f"--{key}: must not be empty; name something, or leave it out")
+            raise BadInputError(f"{given[key].where}: must not be empty; name something, or leave it out")
     return _build(cls, given)
 
 
@@ -168,7 +171,7 @@ def _convert(kind: Any, given: Given) -> Any:
     if isinstance(value, str) and (kind is str or str in get_args(kind)) and get_origin(kind) is not list:
         return None if is_word and value == "null" and type(None) in get_args(kind) else value
     if get_origin(kind) is list and isinstance(value, str) and not (is_word and value.startswith("[")):
-        value, is_word = [value], False
+        value, is_word = split_list(value, given.where), False
     refusal = BadInputError(f"{given.where}: must be {expected(kind)}, but is {shortened(given.value)}")
     parser = _parser_of(kind)
     try:

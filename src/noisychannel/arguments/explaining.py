@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from noisychannel.arguments.bounds import all_bounds
 from noisychannel.arguments.kinds import is_flag
+from noisychannel.arguments.lists import option_name
 
 PLACEHOLDERS = {int: "N", float: "X", str: "TEXT"}
 LONGEST_LINE = 100
@@ -31,7 +32,7 @@ def _describe(defaults: Any, prefix: str, width: int, unset: Collection[str]) ->
     for name, kind in kinds.items():
         if name not in sections:
             value = getattr(defaults, name)
-            yield f"  --{prefix}{name}{' true|false' if value is True else _placeholder(kind)}"
+            yield f"  {option_name(prefix + name)}{' true|false' if value is True else _placeholder(kind)}"
             notes = [str(bounds[name])] if name in bounds else []
             notes += [] if name in unset else _default(value)
             text = about.get(name, "") + (f" ({'; '.join(notes)})" if notes else "")
@@ -58,7 +59,7 @@ def _placeholder(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return f" {'|'.join(map(str, inside))}"
     if get_origin(kind) is list:
-        return f" [{_placeholder(inside[0]).strip()},…]"
+        return f" {_placeholder(inside[0]).strip()},…"
     if get_origin(kind) in (Union, UnionType):
         return _placeholder(inside[0])
     return f" {PLACEHOLDERS.get(kind, 'VALUE')}"

@@ -7,6 +7,7 @@ from dataclasses import is_dataclass
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from noisychannel.arguments.kinds import is_flag
+from noisychannel.arguments.lists import option_name
 from noisychannel.errors import BadInputError, cut, did_you_mean, shortened
 
 
@@ -15,7 +16,7 @@ class Given(NamedTuple):
 
     value: Any
     where: str
-    """For messages: ``--key``, or ``file: key``."""
+    """For messages: ``--key`` as the user wrote it, or ``file: key``."""
     is_word: bool
     """Whether it comes from the command line, as text."""
 
@@ -61,11 +62,12 @@ def read_words(cls: type, words: Sequence[str], positional: Sequence[str]) -> di
         word = left.pop()
         if word.startswith("--"):
             key, value = _split_option(word, kinds)
+            where = word.partition("=")[0]
             if value is None and left and _can_be_value(left[-1], kinds[key]):
                 value = left.pop()
             if value is None and not is_flag(kinds[key]):
-                raise BadInputError(f"--{key} needs a value; see --help")
-            _give(given, key, Given("true" if value is None else value, f"--{key}", is_word=True))
+                raise BadInputError(f"{where} needs a value; see --help")
+            _give(given, key, Given("true" if value is None else value, where, is_word=True))
         elif free and free[0].endswith("*"):
             rest.append(word)
         elif free:
@@ -82,10 +84,9 @@ def read_words(cls: type, words: Sequence[str], positional: Sequence[str]) -> di
 def _give(given: dict[str, Given], key: str, one: Given) -> None:
     """Add a value, and refuse a second one that differs."""
     before = given.setdefault(key, one)
-    if before != one:
-        raise BadInputError(
-            f"--{key}: given twice, as {shortened(before.value)} and as {shortened(one.value)}; remove one of them"
-        )
+    if before.value != one.value:
+        values = f"as {shortened(before.value)} and as {shortened(one.value)}"
+        raise BadInputError(f"{before.where}: given twice, {values}; remove one of them")
 
 
 def _split_option(word: str, kinds: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -95,8 +96,9 @@ def _split_option(word: str, kinds: Mapping[str, Any]) -> tuple[str, str | None]
     if key not in kinds:
         inside = [known for known in kinds if known.startswith(f"{key}.")]
         if inside:
-            raise BadInputError(f"--{name} is a section; set one of its keys, such as --{inside[0]}")
-        raise BadInputError(f"unknown option --{cut(name)}{did_you_mean(key, kinds, '--')}")
+            raise BadInputError(f"--{name} is a section; set one of its keys, such as {option_name(inside[0])}")
+        known = [other.replace("_", "-") for other in kinds]
+        raise BadInputError(f"unknown option --{cut(name)}{did_you_mean(key.replace('_', '-'), known, '--')}")
     return key, value if equals else None
 
 

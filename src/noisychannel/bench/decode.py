@@ -1,6 +1,6 @@
 """Sentences per second of the search, and how its cost grows.
 
-    noisychannel bench --suites '[decode]' [--device cpu|cuda]
+    noisychannel bench --suites decode [--device cpu|cuda]
     python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE] [--parts rates,reference,growth]
 
 Two settings, random weights:

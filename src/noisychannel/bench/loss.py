@@ -1,6 +1,6 @@
 """Time and peak memory of the loss, forward and backward, against what one would write otherwise.
 
-    noisychannel bench --suites '[loss]' [--device cpu|cuda]
+    noisychannel bench --suites loss [--device cpu|cuda]
 
 All variants start from the same encoder states h [B,I,H] and decoder states s [B,J,H] and go back to their gradients
 and those of the projections. They run interleaved, round after round, and the median is shown.

@@ -1,6 +1,6 @@
 """A training step of an SSNT against one of the attention baseline of the same size, both unidirectional.
 
-    noisychannel bench --suites '[train]' [--device cpu|cuda]
+    noisychannel bench --suites train [--device cpu|cuda]
 
 A step is forward, backward, clipping and Adam on a batch of random symbols, all of full length. Beside the ratio of the
 times stands that of the arithmetic: multiply–adds of the projections to the vocabulary, the LSTMs, and what makes the

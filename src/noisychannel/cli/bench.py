@@ -13,7 +13,7 @@ from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError
 from noisychannel.run_files import run_that_owns
 
-USAGE = """usage: noisychannel bench [--suites '[loss,train,decode]'] [--device auto] [--output FILE]
+USAGE = """usage: noisychannel bench [--suites loss,train,decode] [--device auto] [--output FILE]
 
 Measure this machine, with random weights, and print the tables in Markdown, with date, versions and hardware.
 
@@ -22,7 +22,7 @@ train     a training step of an SSNT against one of the attention baseline of th
 decode    sentences per second of the search, direct and full, and how its cost grows
 
 example:
-  noisychannel bench --suites '[loss,decode]' --output bench.md
+  noisychannel bench --suites loss,decode --output bench.md
 """
 
 SUITES = ("loss", "train", "decode")

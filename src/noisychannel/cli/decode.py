@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from noisychannel.arguments import Bounds, given_values, parse_options
+from noisychannel.arguments import Bounds, Positive, given_values, parse_options
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
-from noisychannel.cli.standard_streams import standard_input
-from noisychannel.data.files import count_inputs, read_inputs
+from noisychannel.cli.prompt import at_keyboard, prompted
+from noisychannel.data.files import BadLine, Line, count_inputs, read_inputs
+from noisychannel.data.standard_input import DASH, check_read_once
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, command_line
@@ -24,38 +25,46 @@ from noisychannel.output_file import OutputFile
 from noisychannel.outputs import Output
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
+from noisychannel.simultaneous import MARGIN, OnlineLines, OnlineStep, online_records
 from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions, content_of
 from noisychannel.systems import check_used, unused_settings
 
-USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME] [--weights 1,0.5,0.3,0.2] [--n_best 5] [--json]
+USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME] [--weights 1,0.5,0.3,0.2] [--n-best 5] [--json]
 
-Print the best output of each line of the files (or of standard input), in order. If the run was trained with features,
-a line is the input, a tab, and the features. The weights are those tuned for the run's default system (noisychannel
-tune), those of --system NAME, or --weights direct,channel,lm,length. With both, NAME still decides which model proposes
-and how it searches. A line that cannot be decoded gives an empty line and a message with its number; the others are
-decoded. A last line on standard error says how many outputs are incomplete (no output reached its end) and which
-symbols and features were unknown.
+Print the best output of each line of the files (or of standard input, which is also -), in order; a blank line gives a
+blank line. On a terminal, type an input and see its output. If the run was trained with features, a line is the input,
+a tab, and the features. The weights are those tuned for the default system of the run (tune), those of --system
+NAME, or --weights direct,channel,lm,length. With both, NAME still decides which model proposes and how it searches. A
+line that cannot be decoded gives an empty line and a message with its number; the others are decoded. A last line on
+standard error says how many outputs are incomplete (no output reached its end) and which symbols and features were
+unknown.
 
 --json           a line of JSON for each input: its symbols (features first: alignments count them), what of it is
                  unknown, and hypotheses with all terms of the objective and alignments; direct_is and channel_is say
                  whether a term is the log-probability of the best alignment (viterbi) or of all alignments
                  (marginal). A number that is not finite is null.
---n_best N       N lines for each input: an output, a tab, and its score; use --json to tell several inputs apart
+--n-best N       N lines for each input: the input (with its features), an output, and its score, with tabs between
+                 them
 --confidence     add a column: the probability that the output is right, as it was calibrated on dev when the run was
                  tuned. JSON always has it.
 --unsure P       add a last column: ? if the confidence is below P, for outputs that a person should check, else
                  nothing; in JSON the key unsure
 --explain        for reading: a table of the n best with their terms, and the alignment of the best
---rerank FILE    do not search: print the best (with --n_best the N best) of given outputs: lines of input, tab, output
+--online         read each input symbol by symbol, and print a line after each: what was read, the best output so far,
+                 and the beginning of it that can no longer change, with tabs between them. In the last line of an input
+                 ␄ follows what was read, and the output is the final one. With --json the lines of an input are its
+                 steps. Needs a direct model that is not bidirectional, and no features. --margin 3: commit early.
+--rerank FILE    do not search: print the best (with --n-best the N best) of given outputs: lines of input, tab, output
                  (and tab, features, if the run was trained with features), those of one input together
 --output FILE    write to FILE instead of standard output. If the command is interrupted or killed, repeat it with
                  --resume: FILE is continued, and in the end has the same bytes as if nothing had happened. It is also
                  continued if the input has grown. FILE.journal keeps how far it is, and how it was made.
 
 example:
-  echo Haus | noisychannel decode runs/demo --n_best 5
+  echo Haus | noisychannel decode runs/demo --n-best 5
   noisychannel decode runs/demo words.txt --system direct+lm --json
   noisychannel decode runs/demo words.txt --output words.out --resume
+  echo Haus | noisychannel decode runs/uni --online
   noisychannel decode runs/demo words.txt --confidence --unsure 0.5
 """
 
@@ -79,6 +88,9 @@ class DecodeCommand(StreamOptions, SearchSettings):
         weights: direct,channel,lm,length, or by name (direct=1,lm=0.5,word_list=3), instead of tuned ones.
         json: Print a line of JSON for each input.
         explain: Print tables for reading.
+        online: Show how the output grows while the input is read.
+        margin: With --online: drop outputs that are so many nats behind the best; 10 if not given. A smaller one makes
+            more of an output stable early, but may lose the best one.
         confidence: Add a column with the probability that each output is right.
         unsure: Mark outputs whose confidence is below this.
         rerank: A file of given outputs to rank, instead of searching.
@@ -93,6 +105,8 @@ class DecodeCommand(StreamOptions, SearchSettings):
     weights: str | None = None
     json: bool = False
     explain: bool = False
+    online: bool = False
+    margin: Positive | None = None
     confidence: bool = False
     unsure: Annotated[float, Bounds(least=0, most=1)] | None = None
     rerank: str | None = None
@@ -113,7 +127,9 @@ def run(words: list[str]) -> int:
     detailed = options.json or options.explain
     confident = detailed or options.confidence or options.unsure is not None
     decoder = LineDecoder(model, directory.data_config, options, reporter.warn, align=detailed, confident=confident)
-    if output is None:
+    if options.online:
+        print_steps(decoder, options)
+    elif output is None:
         print_lines(decoder, options, reporter)
     else:
         write_lines(decoder, output, options, reporter)
@@ -128,14 +144,30 @@ def check_together(options: DecodeCommand) -> None:
         raise BadInputError(f"--rerank reads {options.rerank} alone; leave out {options.files[0]}, or --rerank")
     if options.json and options.explain:
         raise BadInputError("--json and --explain exclude each other; leave one of them out")
+    check_online_options(options)
     if options.explain and (options.confidence or options.unsure is not None):
         raise BadInputError("--explain shows every confidence; leave out --confidence and --unsure")
     if options.rerank is not None and (options.confidence or options.unsure is not None):
         raise BadInputError("--rerank: given outputs have no confidence; leave out --confidence and --unsure")
     if options.resume and options.output is None:
         raise BadInputError("--resume continues a file; name it with --output FILE")
-    if not options.files and options.rerank in (None, "-"):
-        standard_input()
+    check_read_once([options.rerank] if options.rerank is not None else options.files or [DASH])
+
+
+def check_online_options(options: DecodeCommand) -> None:
+    """Refuse what simultaneous decoding does not do."""
+    if options.margin is not None and not options.online:
+        raise BadInputError("--margin would be ignored: it is for --online; leave it out")
+    for name, value in {
+        "--rerank": options.rerank is not None,
+        "--explain": options.explain,
+        "--output": options.output is not None,
+        "--n-best": options.n_best > 1,
+        "--confidence": options.confidence,
+        "--unsure": options.unsure is not None,
+    }.items():
+        if options.online and value:
+            raise BadInputError(f"--online and {name} exclude each other; leave one of them out")
 
 
 def check_confidence(options: DecodeCommand, model: NoisyChannel) -> None:
@@ -161,16 +193,37 @@ def load(directory: RunDirectory, options: DecodeCommand, given: Mapping[str, An
 
 def print_lines(decoder: LineDecoder, options: DecodeCommand, reporter: TerminalReporter) -> None:
     """Each line as soon as it is decoded; a person at the keyboard sees the output of each line at once."""
-    interactive = not options.files and sys.stdin is not None and sys.stdin.isatty()
+    interactive = is_typed(options)
     if options.rerank is not None:
         lines, total = decoder.rerank(decoder.read_candidates(options.rerank)), None
     else:
-        lines = decoder.decode(read_inputs(options.files), one_by_one=interactive)
-        total = count_inputs(options.files) if sys.stderr.isatty() else None
+        lines = decoder.decode(read_lines(decoder, options), one_by_one=interactive)
+        total = None if interactive else count_inputs(options.files)
     with reporter.counting("decode", total, enabled=not sys.stdout.isatty()) as progress:
         for line in lines:
             print(shown(line, decoder.model, options), flush=True)
             progress(1)
+
+
+def read_lines(decoder: LineDecoder, options: DecodeCommand) -> Iterator[Line | BadLine]:
+    """The inputs, of files or of a person who is told what to type."""
+    lines = read_inputs(options.files)
+    if not is_typed(options):
+        return lines
+    return prompted(lines, "an input, a tab and its features" if decoder.with_features else "an input")
+
+
+def is_typed(options: DecodeCommand) -> bool:
+    """Whether a person types the inputs."""
+    return options.files in ([], [DASH]) and at_keyboard()
+
+
+def print_steps(decoder: LineDecoder, options: DecodeCommand) -> None:
+    """How each output grows, at once; with JSON, a line for each input."""
+    steps = OnlineLines(decoder, options.margin or MARGIN).decode(read_lines(decoder, options))
+    texts = map(json_line, online_records(steps, decoder.model)) if options.json else map(OnlineStep.text, steps)
+    for text in texts:
+        print(text, flush=True)
 
 
 def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand, reporter: TerminalReporter) -> None:
@@ -180,10 +233,13 @@ def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand
     shape += ", with confidence" if options.confidence and not options.json else ""
     decided_by = decoder.decided_by() | {"format": shape, "use of --rerank": str(options.rerank is not None)}
     show = partial(shown, model=decoder.model, options=options)
-    total = count_inputs(options.files) if options.rerank is None and sys.stderr.isatty() else None
-    with output.begin(decided_by) as file, reporter.counting("decode", total) as progress:
-        before = file.journal.lines
-        progress(before)
+    total = count_inputs(options.files) if options.rerank is None else None
+    with (
+        output.begin(decided_by) as file,
+        reporter.counting("decode", total, start=(before := file.journal.lines)) as progress,
+    ):
+        if options.rerank is None and is_typed(options):
+            print("type inputs, a line each; Ctrl-D ends", file=sys.stderr)
         if options.rerank is not None:
             chunks = decoder.rerank_chunks(file.rest(decoder.read_candidates(options.rerank), content_of))
         else:
@@ -198,14 +254,15 @@ def shown(line: DecodedLine, model: NoisyChannel, options: DecodeCommand) -> str
     if options.json:
         unsure = {} if options.unsure is None else {"unsure": line.is_unsure(options.unsure)}
         return json_line(line.record(model) | unsure)
-    if line.outputs is None:
+    if not line.outputs:
         return ""
     if options.explain:
         return explain(line, model, None if options.output is None else WIDTH_IN_FILES)
     if options.n_best == 1:
         return line.outputs[0].text + confidence_columns(line.outputs[0], options)
     return "\n".join(
-        f"{output.text}\t{output.hypothesis.score:.4f}{confidence_columns(output, options)}" for output in line.outputs
+        f"{line.text}\t{output.text}\t{output.hypothesis.score:.4f}{confidence_columns(output, options)}"
+        for output in line.outputs
     )
 
 

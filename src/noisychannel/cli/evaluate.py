@@ -12,26 +12,27 @@ from noisychannel.atomic import write_text
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.data.files import find_files
 from noisychannel.data.rows import HUB
+from noisychannel.data.standard_input import DASH
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.item_outputs import HEAD, JSON_HEAD, as_json_lines, as_tsv
 from noisychannel.evaluation.report import ReportOptions, report_run
 from noisychannel.run_files import run_that_owns
 from noisychannel.runs import RunDirectory
 
-USAGE = """usage: noisychannel evaluate RUN FILE [--metrics '[accuracy,edit_distance]'] [--baselines '[identity,rules]']
+USAGE = """usage: noisychannel evaluate RUN FILE [--metrics accuracy,edit_distance] [--baselines identity,rules]
                                       [--against RUN2] [--outputs FILE] [--json FILE]
 
 Decode the inputs of FILE with every tuned system of the run and print one table: each metric with its 95 % bootstrap
 interval and its p-value against the direct model with the same search (paired bootstrap), the length of the outputs
-relative to the references, and the speed. FILE has the columns of the training data; or it has inputs, and --references
-names the parallel files of references, one or several. Each group of a run decodes its own items, and the table covers
-all groups; name the directory of a group for one alone.
+relative to the references, and the speed. FILE (- is standard input) has the columns of the training data; or it has
+inputs, and --references names the parallel files of references, one or several. Each group of a run decodes its own
+items, and the table covers all groups; name the directory of a group for one alone.
 
 Below the table: how accurate the most confident outputs are, if the system has confidences, and the errors of the best
 system, grouped by kind, with examples.
 
 Items with the same input (all forms of a lemma) are not independent: the bootstrap draws them together. Name
-something else with --resample_by: line, output, features, group, or a column named -NAME in --columns.
+something else with --resample-by: line, output, features, group, or a column named -NAME in --columns.
 
 --outputs FILE   write what each system makes of each item, whether it is right, and its confidence: tab-separated,
                  with a head, or lines of JSON if FILE ends in .jsonl. - is standard output; the report then goes
@@ -41,7 +42,7 @@ something else with --resample_by: line, output, features, group, or a column na
 --json FILE      write everything for a program: all figures, errors, outputs and the comparison; - as above
 
 example:
-  noisychannel evaluate runs/demo runs/demo-data/test.tsv --metrics '[accuracy,edit_distance]'
+  noisychannel evaluate runs/demo runs/demo-data/test.tsv --metrics accuracy,edit_distance
   noisychannel evaluate runs/demo runs/demo-data/test.tsv --outputs outputs.tsv
 """
 
@@ -68,7 +69,7 @@ def _check_results(option: str, name: str, inputs: list[str]) -> None:
         return
     if file.is_dir() or not file.parent.is_dir():
         raise BadInputError(f"--{option}: {file} cannot be a file; name one in an existing directory")
-    evaluated = [source for source in inputs if not source.startswith(HUB) and source != "-"]
+    evaluated = [source for source in inputs if source != DASH and not source.startswith(HUB)]
     if file.is_file() and any(file.samefile(other) for other in find_files(evaluated)):
         raise BadInputError(f"--{option}: {file} is a file that is evaluated; name another file")
     if (owner := run_that_owns(file)) is not None:
@@ -76,7 +77,7 @@ def _check_results(option: str, name: str, inputs: list[str]) -> None:
 
 
 def _check_outputs(name: str) -> None:
-    """Until version 0.3 --outputs named files of references, which must not be replaced."""
+    """Until version 0.4 --outputs named files of references, which must not be replaced."""
     file = Path(name)
     if not file.is_file() or not file.stat().st_size:
         return

@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -13,17 +15,15 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as ProgressBar
 
-from noisychannel.arguments import parse_options
-from noisychannel.cli.progress import TerminalReporter
+from noisychannel.arguments import parse_options, split_list
+from noisychannel.cli.progress import SECONDS_BETWEEN_LINES, TerminalReporter
 from noisychannel.fitting.fit import fit
 from noisychannel.fitting.options import FitOptions
-from noisychannel.fitting.progress import Progress, duration, remaining
+from noisychannel.fitting.progress import Progress, remaining
 from noisychannel.fitting.report import describe
 from noisychannel.reporting import Advance
 
-SECONDS_BETWEEN_LINES = 10.0
-
-USAGE = """usage: noisychannel fit PAIRS [--words FILE] [--columns unimorph] [--word_columns output] [--test FILE]
+USAGE = """usage: noisychannel fit PAIRS [--words FILE] [--columns unimorph] [--word-columns output] [--test FILE]
 
 From pairs, and a list of words if there is one, to a tuned run in one command. fit counts what there is, chooses the
 settings by rule and says why, and estimates the time before it starts. It holds pairs out by itself, trains, tunes, and
@@ -32,18 +32,18 @@ evaluate and score work on it. Repeating the command resumes what is unfinished.
 
 PAIRS has a pair on each line: input, tab, output; or other columns, named by --columns as in train (a list of input,
 output, features and -, or a preset such as sigmorphon2017). The words are outputs without inputs, one a line, or with
-tags (--word_columns features,output).
+tags (--word-columns features,output). One of the files can be -, standard input. Blank lines are skipped.
 
 example:
   noisychannel fit pairs.tsv --words words.txt
-  noisychannel fit german-train-low --columns sigmorphon2017 --words german-forms --word_columns features,output
+  noisychannel fit german-train-low --columns sigmorphon2017 --words german-forms --word-columns features,output
 """
 
 
 def run(words: list[str]) -> int:
     options = parse_options(FitOptions, _joined(words), ("pairs",), USAGE)
-    with FitDisplay() as display:
-        result = fit(options, display)
+    with TemporaryDirectory() as directory, FitDisplay() as display:
+        result = fit(options.with_standard_input(Path(directory)), display)
     print("\n".join(describe(result)))
     return 0
 
@@ -63,13 +63,15 @@ def _joined(words: list[str]) -> list[str]:
             rest.append(word)
     if len(files) == 1:
         return [*rest, f"--words={files[0]}"]
-    return [*rest, f"--words={list(files)!r}"] if files else rest
+    named = [name for file in files for name in split_list(file, "--words")]
+    return [*rest, f"--words={named!r}"] if files else rest
 
 
 class FitDisplay(TerminalReporter):
     """One bar for everything on a terminal, else a line about every ten seconds; on standard error."""
 
     def __init__(self) -> None:
+        super().__init__()
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[news]}"))
         self.bar = ProgressBar(*columns, console=console, disable=not console.is_terminal, transient=True)
@@ -97,22 +99,11 @@ class FitDisplay(TerminalReporter):
             self.say(str(progress))
 
     @contextmanager
-    def counting(self, label: str, total: int | None = None, enabled: bool = True) -> Iterator[Advance]:
+    def counting(self, label: str, total: int | None = None, enabled: bool = True, start: int = 0) -> Iterator[Advance]:
         # One live display at a time: the evaluation of test pairs counts when the bar of the stages is full.
         self.bar.stop()
-        done, began = 0, time.monotonic()
-
-        def tell(more: int) -> None:
-            nonlocal done
-            done += more
-            advance(more)
-            if self.bar.disable and total and time.monotonic() - self.shown >= SECONDS_BETWEEN_LINES:
-                self.shown = time.monotonic()
-                left = (self.shown - began) * (total - done) / max(done, 1)
-                self.say(f"test, {label}: {100 * done / total:.0f} %, about {duration(left)} left")
-
-        with super().counting(label, total, enabled) as advance:
-            yield tell
+        with super().counting(f"test, {label}", total, enabled, start) as advance:
+            yield advance
 
     def __enter__(self) -> Self:
         self.bar.start()

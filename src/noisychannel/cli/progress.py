@@ -1,11 +1,14 @@
-"""How a training shows itself: bars on a terminal, plain lines where output is piped."""
+"""How work shows itself, on standard error: bars on a terminal, elsewhere a plain line about every ten seconds."""
 
 from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event as Flag
+from threading import Thread
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -15,13 +18,19 @@ from rich.progress import (
     MofNCompleteColumn,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.progress import Progress as ProgressBar
 
-from noisychannel.reporting import Advance
+from noisychannel.cli.standard_streams import say
+from noisychannel.reporting import Advance, Pace, duration, no_progress
 from noisychannel.training.events import Advanced, DevEvaluation, Event, Finished, Started
+
+SECONDS_BETWEEN_LINES = 10.0
+NAMED = 3
+"""So many models a line tells about; the others are counted."""
+TOLD_AFTER = 10
+"""Steps after which the time that is left can be told: the first ones are slow."""
 
 
 class Display(Protocol):
@@ -44,17 +53,45 @@ def make_display() -> Display:
 
 
 class LineDisplay:
-    """One line an evaluation."""
+    """A line for each evaluation, and about every ten seconds one for all models that are being trained."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, Pace] = {}
+        self.losses: dict[str, float] = {}
+        self.shown = time.monotonic()
 
     def __call__(self, event: Event) -> None:
         match event:
             case Started(label, step, total, parameters):
                 resumed = f", from step {step}" if step else ""
                 self.say(f"{label}: {parameters:,} parameters, at most {total:,} steps{resumed}")
+                if not self.running:
+                    self.shown = time.monotonic()
+                self.running[label] = Pace(label, total, step)
+            case Advanced(label, step, loss, _):
+                self.running[label].done = step
+                self.losses[label] = loss
+                if (now := time.monotonic()) - self.shown >= SECONDS_BETWEEN_LINES:
+                    self.shown = now
+                    self.say(self.news())
             case DevEvaluation():
                 self.say(describe(event))
-            case Finished():
+            case Finished(label):
                 self.say(describe_end(event))
+                self.running.pop(label, None)
+
+    def news(self) -> str:
+        """How far the models are, those that take longest first."""
+        by_time = sorted(self.running.values(), key=lambda pace: -(pace.seconds_left or math.inf))
+        parts = []
+        for pace in by_time[:NAMED]:
+            loss = self.losses.get(pace.label, math.nan)
+            shown = "" if math.isnan(loss) else f", loss {loss:.3f}"
+            known = pace.done - pace.start >= TOLD_AFTER and pace.seconds_left is not None
+            left = f", at most {duration(pace.seconds_left or 0.0)} left" if known else ""
+            parts.append(f"{pace.label}: step {pace.done:,} of {pace.total or 0:,}{shown}{left}")
+        further = [f"and {len(by_time) - NAMED} more"] if len(by_time) > NAMED else []
+        return "; ".join([*parts, *further])
 
     def say(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -132,17 +169,56 @@ def describe_limit(event: Finished) -> str:
 
 
 class TerminalReporter:
-    """Warnings on standard error, and a counter there if it is a terminal."""
+    """Warnings and progress on standard error: a bar on a terminal, elsewhere lines. Quick work shows no lines."""
+
+    def __init__(self) -> None:
+        self.shown = time.monotonic()
+        """When the last line of progress was written, or the command began."""
 
     def warn(self, message: str) -> None:
         print(f"noisychannel: {message}", file=sys.stderr)
 
     @contextmanager
-    def counting(self, label: str, total: int | None = None, enabled: bool = True) -> Iterator[Advance]:
-        """A counter of items done, shown on a terminal and silent elsewhere."""
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    def counting(self, label: str, total: int | None = None, enabled: bool = True, start: int = 0) -> Iterator[Advance]:
+        """Count items from entering to leaving. ``start``: how many an earlier command has done."""
         console = Console(stderr=True)
-        disable = not (enabled and console.is_terminal)
-        with ProgressBar(*columns, console=console, disable=disable, transient=True) as bar:
-            task = bar.add_task(label, total=total)
-            yield lambda done: bar.advance(task, done)
+        if not enabled:
+            yield no_progress
+        elif console.is_terminal:
+            with _bar(Pace(label, total, start), console) as advance:
+                yield advance
+        else:
+            with self._lines(Pace(label, total, start)) as advance:
+                yield advance
+
+    @contextmanager
+    def _lines(self, pace: Pace) -> Iterator[Advance]:
+        """A thread writes the lines: also if a single item takes long."""
+        ended = Flag()
+
+        def write() -> None:
+            while not ended.wait(max(0.0, self.shown + SECONDS_BETWEEN_LINES - time.monotonic())):
+                self.shown = time.monotonic()
+                say(str(pace))
+
+        writer = Thread(target=write, daemon=True)
+        writer.start()
+        try:
+            yield pace.add
+        finally:
+            ended.set()
+            writer.join()
+
+
+@contextmanager
+def _bar(pace: Pace, console: Console) -> Iterator[Advance]:
+    """A bar with count, rate and the time left. Without a total there is no question mark, but count and rate."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[news]}"))
+    with ProgressBar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(pace.label, total=pace.total, completed=pace.done, news=pace.news)
+
+        def advance(more: int) -> None:
+            pace.add(more)
+            bar.update(task, completed=pace.done, news=pace.news)
+
+        yield advance

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from noisychannel.arguments import Count, given_values, parse_options
+from noisychannel.cli.progress import TerminalReporter
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.registry import describe_experiments, find_experiments
 from noisychannel.experiments.reproducing import file_stem, measure_blocks, write_results
@@ -74,7 +75,7 @@ def run(words: list[str]) -> int:
         work = Path(options.work or f"runs/{file_stem(entry, options.quick)}")
         results = Path(options.results) if options.results else work
         if not options.merge:
-            setup = Setup(data, work, options.device, options.jobs, _say)
+            setup = Setup(data, work, options.device, options.jobs, _say, TerminalReporter())
             measure_blocks(entry, setup, results, blocks, options.quick)
         print(write_results(entry, results, options.quick, Path(options.plots) if options.plots else None))
     return 0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from noisychannel.arguments import parse_options
 from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
-from noisychannel.cli.standard_streams import standard_input
-from noisychannel.data.rows import Columns, try_pairs
+from noisychannel.data.blank_lines import counted_blanks
+from noisychannel.data.files import count_inputs
+from noisychannel.data.rows import HUB, Columns, try_pairs
+from noisychannel.data.standard_input import check_read_once
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError
 from noisychannel.models.registry import Role
@@ -26,7 +29,7 @@ with the best alignment alone, which is what decode calls direct unless it searc
 that is not finite is null. alignment[j] is the input position at which the direct model emits output symbol j;
 channel_alignment[i] is the output position at which the channel emits input symbol i (features, if
 any, come before the output and are counted). A line that cannot be scored gives a record of nulls and a message with
-its number; the others are scored.
+its number; the others are scored. Blank lines are skipped and counted.
 
 example:
   printf 'Haus\\tHäusern\\n' | noisychannel score runs/demo
@@ -56,16 +59,20 @@ def run(words: list[str]) -> int:
     options = parse_options(ScoreCommand, words, ("run", "file"), USAGE)
     if not options.run:
         raise BadInputError("score needs a run directory: noisychannel score runs/demo pairs.tsv")
-    if options.file == "-":
-        standard_input()
+    check_read_once([options.file])
     reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
     data = directory.data_config
     columns = Columns.parse(options.columns or data.columns, "--columns", ("input", "output"))
     scorer = PairScorer(directory, choose_device(options.device), options.models, options, reporter.warn)
     for warning in directory.unfinished(scorer.models):
         reporter.warn(warning)
-    for record in scorer.score(try_pairs(options.file, columns, data.feature_separator)):
-        print(json_line(record))
+    total = None if options.file.startswith(HUB) else count_inputs([options.file])
+    with reporter.counting("score", total, enabled=not sys.stdout.isatty()) as progress:
+        for record in scorer.score(try_pairs(options.file, columns, data.feature_separator)):
+            print(json_line(record))
+            progress(1)
+    if scorer.blank:
+        reporter.warn(counted_blanks(scorer.blank))
     if scorer.unknown:
         reporter.warn(f"{scorer.unknown} symbols were unknown to the vocabularies and scored as <unk>")
     return 1 if scorer.failed else 0

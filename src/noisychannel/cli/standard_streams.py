@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from errno import EDQUOT, EFBIG, EIO, ENOSPC, EPIPE
-from typing import IO, TextIO
+from typing import TextIO
 
-from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.errors import NoisyChannelError
 
 
 def claim_streams() -> None:
@@ -27,13 +27,6 @@ def claim_streams() -> None:
         raise NoisyChannelError("standard output is closed; send the results to a file, or to /dev/null")
     if (sys.stdout.encoding or "utf-8").lower().replace("-", "") != "utf8" and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
-
-
-def standard_input() -> IO[bytes]:
-    """The bytes of standard input."""
-    if sys.stdin is None:
-        raise BadInputError("standard input is closed; name a file, or give the input with <")
-    return sys.stdin.buffer
 
 
 def is_output_error(error: OSError) -> bool:

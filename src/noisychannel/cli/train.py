@@ -19,7 +19,7 @@ Repeating the command resumes an interrupted training. Finished models stay as t
 stopped at a limit (max_updates, max_epochs) that is now larger. --overwrite starts over.
 
 example:
-  noisychannel train configs/inflection.yaml --run_dir runs/nouns --direct.hidden_size 256
+  noisychannel train configs/inflection.yaml --run-dir runs/nouns --direct.hidden-size 256
 
 On several GPUs or machines:
   torchrun --nproc_per_node 4 -m noisychannel train configs/translation.yaml
@@ -45,7 +45,7 @@ def run(words: list[str]) -> int:
         if given and role not in config.models:
             raise BadInputError(f"{given[0]} would be ignored: {role} is not trained; add it to --models")
     with make_display() as display:
-        finished = train_run(config, display, display.say, overwrite)
+        finished = train_run(config, display, display.say, overwrite, estimate=True)
     width = max((len(model.label) for model in finished), default=0)
     for model in sorted(finished, key=lambda model: model.label):
         limit = ", stopped at its limit" if model.at_limit else ""

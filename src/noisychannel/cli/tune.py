@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,10 @@ from noisychannel.arguments import Bounds, given_values, parse_options
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
+from noisychannel.noisy_channel import first_proposer
+from noisychannel.packaged import refuse_packaged
 from noisychannel.runs import RunDirectory
+from noisychannel.tuning.loop import TuningResult
 from noisychannel.tuning.run import TuneOptions, tune_run
 from noisychannel.weights import read_system
 
@@ -58,8 +62,12 @@ def run(words: list[str]) -> int:
     except ValueError as error:
         raise BadInputError(str(error)) from error
     directory = RunDirectory.open(Path(options.run))
+    refuse_packaged(directory.path, "tuned")
     results = tune_run(directory, options, settings, TerminalReporter(), given)
-    width = max(len(result.system) for result in results)
+    alone = direct_scores(results)
+    width = max(map(len, [*alone, *(result.system for result in results)]))
+    for name, score in alone.items():
+        print(f"{name:<{width}}  dev {results[0].metric} {score:.2f}")
     for result in results:
         weights = "  ".join(f"{name} {value:.3g}" for name, value in result.weights.by_name().items())
         remark = f"  ({result.remark})" if result.remark else ""
@@ -69,3 +77,12 @@ def run(words: list[str]) -> int:
         print(f"confidence of {default.name}, by cross-validation: {default.confidence.calibration}")
     print(f"noisychannel: decode {options.run} now uses {default.name}", file=sys.stderr)
     return 0
+
+
+def direct_scores(results: Sequence[TuningResult]) -> dict[str, float]:
+    """The dev score of each proposing model alone, by its name: what tuning has to improve on."""
+    found = {}
+    for result in results:
+        if result.alone_score is not None:
+            found[first_proposer(result.system.split("+"))] = result.alone_score
+    return found

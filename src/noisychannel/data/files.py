@@ -9,12 +9,13 @@ import io
 import lzma
 import shlex
 import stat
-import sys
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
+from noisychannel.data.standard_input import DASH, SPOOLED, STANDARD_INPUT, count_standard_input, standard_input
 from noisychannel.errors import BadInputError, missing_extra
 
 LONGEST_LINE = 1 << 26
@@ -37,13 +38,16 @@ class Line(NamedTuple):
 
 
 def find_files(patterns: Sequence[str]) -> list[Path]:
-    """The files that paths, directories (all files directly inside) and globs name, in order; at least one for each."""
+    """The files that paths, directories (all files directly inside) and globs name, in order; at least one for each.
+
+    ``-`` is standard input.
+    """
     found: list[Path] = []
     for pattern in patterns:
         if not pattern:
             raise BadInputError("a file name is empty; give a file, a directory or a glob")
         try:
-            found += _find(pattern)
+            found += [STANDARD_INPUT] if pattern == DASH else _find(pattern)
         except OSError as error:
             raise BadInputError(f"{pattern}: cannot be read ({error.strerror})") from error
         except RuntimeError as error:  # the home directory of a user who does not exist
@@ -55,6 +59,11 @@ def find_stored_files(patterns: Sequence[str]) -> list[Path]:
     """``find_files`` for data that is read several times, now and later: a pipe is refused, without opening it."""
     files = find_files(patterns)
     for file in files:
+        if file == STANDARD_INPUT:
+            raise BadInputError(
+                "standard input (-) can be read once, but training data is read several times; write it to a file "
+                "first, and name that"
+            )
         mode = file.stat().st_mode
         kind = next((name for is_kind, name in KINDS if is_kind(mode)), None)
         if kind is None and file.is_relative_to("/dev"):
@@ -84,7 +93,7 @@ def _find(pattern: str) -> list[Path]:
 def read_lines(file: Path) -> Iterator[Line]:
     """The lines of a UTF-8 file, decompressed according to its suffix (.gz .bz2 .xz .zst); only \\n ends a line."""
     with open_file(file) as stream:
-        for line in read_stream(stream, file):
+        for line in read_stream(stream, shown_name(file)):
             if isinstance(line, BadLine):
                 raise BadInputError(line.reason)
             yield line
@@ -120,22 +129,30 @@ def read_stream(stream: IO[bytes], name: Path) -> Iterator[Line | BadLine]:
 
 def read_inputs(files: Sequence[str]) -> Iterator[Line | BadLine]:
     """The lines of the files, or of standard input if there are none."""
-    if not files:
-        yield from read_stream(sys.stdin.buffer, Path("standard input"))
-    for file in find_files(files):
+    for file in find_files(files or [DASH]):
         with open_file(file) as stream:
-            yield from read_stream(stream, file)
+            yield from read_stream(stream, shown_name(file))
 
 
 def count_inputs(files: Sequence[str]) -> int | None:
     """How many lines ``read_inputs`` gives; None if they cannot be read twice."""
-    if not files or not all(file.is_file() for file in find_files(files)):
+    found = find_files(files or [DASH])
+    if found == [STANDARD_INPUT]:
+        return count_standard_input()
+    if not all(file.is_file() and file != STANDARD_INPUT for file in found):
         return None
     return sum(1 for _ in read_inputs(files))
 
 
-def open_file(file: Path) -> IO[bytes]:
-    """The bytes of a file, decompressed according to its suffix."""
+def shown_name(file: Path) -> Path:
+    """The name of a file in messages."""
+    return Path(SPOOLED) if file == STANDARD_INPUT else file
+
+
+def open_file(file: Path) -> AbstractContextManager[IO[bytes]]:
+    """The bytes of a file, decompressed according to its suffix; standard input stays open after it is read."""
+    if file == STANDARD_INPUT:
+        return nullcontext(standard_input())
     try:
         return _open(file)
     except OSError as error:

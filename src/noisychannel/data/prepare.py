@@ -15,8 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
+
 from noisychannel.atomic import cannot_write
 from noisychannel.data.augment import AugmentConfig, Augmented, augment
+from noisychannel.data.blank_lines import BlankLines
 from noisychannel.data.codec import Codec
 from noisychannel.data.corpus import Corpus, SequenceName, Sequences, SequenceWriter
 from noisychannel.data.encoding import Counts, RowEncoder
@@ -86,6 +89,14 @@ class Prepared:
     directory: Path
     counts: dict[Split, Counts]
 
+    def real_pairs(self) -> Corpus:
+        """The pairs of data.train, each as often as it is there: no further or made-up ones, and no repetitions."""
+        corpus, counts = open_corpus(self.directory, "pairs", "train"), self.counts["train"]
+        assert corpus.inputs is not None
+        # They come first, see SPLITS, each with its repetitions.
+        rows = counts.repeat * np.arange(counts.lines - counts.dropped)
+        return Corpus(corpus.inputs.take(rows), corpus.outputs.take(rows))
+
     def summary(self) -> str:
         """The counts in one line."""
         shown = [s for s, counts in self.counts.items() if s in ALWAYS_COUNTED or counts.lines or counts.wanted]
@@ -102,6 +113,8 @@ class DataSource:
 
     def __init__(self, config: DataConfig) -> None:
         self.config = config
+        self.blank: dict[Split, BlankLines] = {}
+        """The blank lines that were skipped when a split was last read."""
         self.columns = Columns.parse(config.columns, "data.columns", ("input", "output"))
         self.unpaired_columns = Columns.parse(config.unpaired_columns, "data.unpaired_columns", ("output",))
         if config.train_outputs or config.dev_outputs:
@@ -138,22 +151,23 @@ class DataSource:
     def rows(self, split: Split) -> Iterator[Row]:
         """The rows of a split, in file order. An empty file is an error."""
         config = self.config
+        blank = self.blank[split] = BlankLines()
         match split:
             case "made_up" | "copies":
                 yield from getattr(self._augmented, split)
                 return
             case "unpaired":
-                rows = read_unpaired(config.unpaired, self.unpaired_columns, config.feature_separator)
+                rows = read_unpaired(config.unpaired, self.unpaired_columns, config.feature_separator, blank)
             case "train" if config.train_outputs:
-                rows = read_parallel(config.train, config.train_outputs)
+                rows = read_parallel(config.train, config.train_outputs, blank)
             case "dev" if config.dev_outputs:
-                rows = read_parallel(config.dev, config.dev_outputs)
+                rows = read_parallel(config.dev, config.dev_outputs, blank)
             case "further":
-                rows = read_pairs(config.further, self.columns, config.feature_separator)
+                rows = read_pairs(config.further, self.columns, config.feature_separator, blank)
             case "train":
-                rows = read_pairs(config.train, self.columns, config.feature_separator)
+                rows = read_pairs(config.train, self.columns, config.feature_separator, blank)
             case "dev":
-                rows = read_pairs(config.dev, self.columns, config.feature_separator)
+                rows = read_pairs(config.dev, self.columns, config.feature_separator, blank)
         empty = True
         for row in rows:
             empty = False
@@ -174,11 +188,15 @@ class DataSource:
 
 
 def prepare(
-    config: DataConfig, directory_of: Callable[[str], Path], codecs: dict[str, tuple[Codec, Codec]] | None = None
+    config: DataConfig,
+    directory_of: Callable[[str], Path],
+    codecs: dict[str, tuple[Codec, Codec]] | None = None,
+    say: Callable[[str], object] | None = None,
 ) -> dict[str, Prepared]:
     """Vocabularies and encoded corpora of every group; without groups there is one with an empty name.
 
-    ``codecs`` are the vocabularies of a run that is resumed, or of another run. If not given, they are built.
+    ``codecs`` are the vocabularies of a run that is resumed, or of another run. If not given, they are built. ``say``
+    is called with what a user should know about the files.
     """
     source = DataSource(config)
     prepared = {
@@ -186,6 +204,9 @@ def prepare(
         for group, pair in (codecs or _build_codecs(source)).items()
     }
     _encode(source, prepared)
+    for split, blank in source.blank.items():
+        if say is not None and str(blank):
+            say(f"data.{split}: {blank}")
     return prepared
 
 

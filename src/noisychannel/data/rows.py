@@ -9,7 +9,8 @@ A source is a file, a directory, a glob, two parallel files, or ``hf:NAME[@CONFI
     -                ignored
     -NAME            ignored by training; ``evaluate`` can resample by it
 
-(for a Hugging Face dataset ``input=document,output=summary``, with dots for nested fields), or a preset.
+(for a Hugging Face dataset ``input=document,output=summary``, with dots for nested fields), or a preset. Blank lines
+are skipped, and counted if the caller passes ``BlankLines``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from noisychannel.data.blank_lines import BlankLines, is_blank
 from noisychannel.data.files import BadLine, Line, find_files, read_inputs, read_lines
 from noisychannel.errors import BadInputError, missing_extra
 
@@ -81,30 +83,33 @@ class Columns(NamedTuple):
         return Columns(roles, fields)
 
 
-def read_pairs(sources: Sequence[str], columns: Columns, feature_separator: str) -> Iterator[Row]:
+def read_pairs(
+    sources: Sequence[str], columns: Columns, feature_separator: str, blank: BlankLines | None = None
+) -> Iterator[Row]:
     """Rows of tab-separated files or of Hugging Face datasets. An empty input or output is an error."""
-    for row in _read(sources, columns, feature_separator):
+    for row in _read(sources, columns, feature_separator, blank):
         yield _complete(row)
 
 
 def try_pairs(source: str, columns: Columns, feature_separator: str) -> Iterator[Row | BadLine | None]:
-    """``read_pairs`` of one source, line by line: a line that is no pair is a ``BadLine``, one without content None."""
+    """``read_pairs`` of one source, line by line: a line that is no pair is a ``BadLine``, a blank one None."""
     if source.startswith(HUB):
         yield from read_pairs([source], columns, feature_separator)
         return
-    for line in read_inputs([] if source == "-" else [source]):
+    for line in read_inputs([source]):
         if isinstance(line, BadLine):
             yield line
             continue
         try:
-            rows = [_row(*item, columns, feature_separator) for item in _file_rows([line], columns)]
+            rows = [_row(*item, columns, feature_separator) for item in _file_rows([line], columns, None)]
             yield _complete(rows[0]) if rows else None
         except BadInputError as error:
             yield BadLine(str(error), line.number)
 
 
-def read_parallel(inputs: Sequence[str], outputs: Sequence[str]) -> Iterator[Row]:
-    """Rows of two sets of parallel files, line by line."""
+def read_parallel(inputs: Sequence[str], outputs: Sequence[str], blank: BlankLines | None = None) -> Iterator[Row]:
+    """Rows of two sets of parallel files, line by line. Lines that are blank on both sides are skipped."""
+    blank = BlankLines() if blank is None else blank
     for input_file, output_file in zip_longest(find_files(inputs), find_files(outputs)):
         if input_file is None or output_file is None:
             raise BadInputError(
@@ -116,25 +121,29 @@ def read_parallel(inputs: Sequence[str], outputs: Sequence[str]) -> Iterator[Row
                 short, long = (output_file, input_file) if there is None else (input_file, output_file)
                 lines = (here or there).number - 1
                 raise BadInputError(f"{short}: ends after line {lines}, but {long} is longer; they must be parallel")
+            if is_blank(here) and blank.skips(there):
+                continue
             for line in (here, there):
-                if not line.text.strip():
+                if is_blank(line):
                     raise BadInputError(f"{line.where}: the line is empty; fill it in, or remove it on both sides")
             yield Row(here.text, there.text, (), "", here.where)
 
 
-def read_unpaired(sources: Sequence[str], columns: Columns, feature_separator: str) -> Iterator[Row]:
-    """Rows of lists of outputs; empty lines are skipped."""
-    for row in _read(sources, columns, feature_separator):
+def read_unpaired(
+    sources: Sequence[str], columns: Columns, feature_separator: str, blank: BlankLines | None = None
+) -> Iterator[Row]:
+    """Rows of lists of outputs; those without an output are skipped."""
+    for row in _read(sources, columns, feature_separator, blank):
         if row.output.strip():
             yield row
 
 
-def _read(sources: Sequence[str], columns: Columns, feature_separator: str) -> Iterator[Row]:
+def _read(sources: Sequence[str], columns: Columns, feature_separator: str, blank: BlankLines | None) -> Iterator[Row]:
     for source in sources:
         if source.startswith(HUB):
             rows: Iterable[tuple[list[str], str]] = _hub_rows(source, columns, feature_separator)
         else:
-            rows = (row for file in find_files([source]) for row in _file_rows(read_lines(file), columns))
+            rows = (row for file in find_files([source]) for row in _file_rows(read_lines(file), columns, blank))
         for values, where in rows:
             yield _row(values, where, columns, feature_separator)
 
@@ -155,10 +164,11 @@ def _complete(row: Row) -> Row:
     return row
 
 
-def _file_rows(lines: Iterable[Line], columns: Columns) -> Iterator[tuple[list[str], str]]:
+def _file_rows(lines: Iterable[Line], columns: Columns, blank: BlankLines | None) -> Iterator[tuple[list[str], str]]:
+    blank = BlankLines() if blank is None else blank
     for line in lines:
-        if not line.text and "features" in columns.roles:
-            continue  # UniMorph files have an empty line between paradigms
+        if blank.skips(line):
+            continue
         values = line.text.split("\t")
         if len(values) != len(columns.roles):
             if columns.roles == ("output",):

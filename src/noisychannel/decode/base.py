@@ -23,7 +23,7 @@ from noisychannel.decode.terms import AnyScorer, FurtherTerm, Ids
 from noisychannel.decode.watch import Watch
 from noisychannel.ids import BOS, EOS, PAD, UNK
 from noisychannel.models.finite import non_finite_parameter
-from noisychannel.models.protocols import ChannelModel, SourceModel
+from noisychannel.models.protocols import Attesting, ChannelModel, SourceModel
 
 
 class BaseDecoder(ABC):
@@ -166,6 +166,7 @@ class BaseDecoder(ABC):
 
         def finish(part: slice) -> list[list[Hypothesis]]:
             ranked = self.with_final_terms(inputs[part], contexts[part], found[part], n_best)
+            ranked = self.with_attested(inputs[part], contexts[part], ranked, n_best)
             return self.aligned(inputs[part], contexts[part], ranked) if align else ranked
 
         return together_or_alone(finish, len(inputs), refuse)
@@ -180,6 +181,36 @@ class BaseDecoder(ABC):
         terms = Reranker(self.final, {}).terms(whole.inputs, whole.outputs, whole.contexts)
         ranked = whole.put_back(found, map(self._with_terms, whole.hypotheses, terms))
         return [sorted(best, key=lambda hypothesis: -hypothesis.score)[:n_best] for best in ranked]
+
+    def with_attested(
+        self, inputs: Sequence[Ids], contexts: Sequence[Ids], found: Sequence[Sequence[Hypothesis]], n_best: int
+    ) -> list[list[Hypothesis]]:
+        """Add outputs that a term knows of an input (``Attesting``) and the search has not found, and rank again.
+
+        Only what a search may find is added: symbols that are not barred, and no more of them than allowed.
+        """
+        weights = self.weights.extra
+        terms = [
+            term for name, term in self._used().items() if weights.get(name, 0) > 0 and isinstance(term, Attesting)
+        ]
+        added: dict[int, list[Ids]] = {}
+        for n, best in enumerate(found):
+            if not best or not terms:  # refused inputs have none
+                continue
+            longest, ours = self.settings.longest_output(len(inputs[n])), {h.tokens for h in best if h.complete}
+            known: dict[Ids, None] = dict.fromkeys(
+                y for term in terms for y in term.attested(tuple(inputs[n]), self.settings.k2)
+            )
+            if more := [y for y in known if y not in ours and len(y) < longest and self.barred.isdisjoint(y)]:
+                added[n] = more
+        if not added:
+            return [list(best) for best in found]
+        scored = self._score([inputs[n] for n in added], [*added.values()], [contexts[n] for n in added], align=False)
+        joined = [list(best) for best in found]
+        for n, more_scored in zip(added, scored, strict=True):
+            whole = [*(hypothesis for hypothesis in found[n] if hypothesis.complete), *more_scored]
+            joined[n] = sorted(whole, key=lambda hypothesis: -hypothesis.score)[:n_best]
+        return joined
 
     def _with_terms(self, hypothesis: Hypothesis, terms: Mapping[str, float]) -> Hypothesis:
         every = {**hypothesis.terms(), **terms}

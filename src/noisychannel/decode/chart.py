@@ -78,7 +78,8 @@ def first_table(models: Models, plan: SearchPlan, sentences: Sentences) -> Prefi
     start[:, :, 0] = 0.0
     bos_B = torch.full((B,), BOS, device=start.device)
     output, direct_state = models.direct.step_outputs(bos_B, models.direct.start_outputs(B))
-    sources = {name: SourceStart.of(model, sentences.context) for name, model in models.sources.items()}
+    before = sentences.inputs, sentences.lengths, sentences.context
+    sources = {name: SourceStart.of(model, *before) for name, model in models.sources.items()}
     return PrefixTable(
         objective=start,
         direct=start,

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.decode.sources import started
 from noisychannel.errors import BadInputError
-from noisychannel.ids import BOS
+from noisychannel.ids import BOS, EOS
 
 if TYPE_CHECKING:
     from noisychannel.decode.plan import Models
@@ -101,8 +102,9 @@ class ModelSizes:
         position = 6 * words + 12 * gate + 3 * V * DOUBLE
         # Tables before and after the step, exponentials and ranks of the scores, gates of the LSTM.
         prefix = 6 * words + 8 * gate + 6 * nbytes(state)
+        ended = torch.full((1, 1), EOS, device=device)
         for name, model in models.sources.items():
-            log_prob, after = model.step(bos, model.start(1))
+            log_prob, after = model.step(bos, started(model, ended, torch.ones_like(bos)))
             if log_prob is not None and log_prob.shape[1] != V:
                 raise ValueError(
                     f"the term {name} has {log_prob.shape[1]} output symbols, but the direct model has {V}; "

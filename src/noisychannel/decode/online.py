@@ -34,7 +34,7 @@ from noisychannel.decode.proposals import RankedScores
 from noisychannel.decode.rows import picked
 from noisychannel.decode.sentences import check_n_best
 from noisychannel.ids import BOS, EOS, PAD
-from noisychannel.models.protocols import OnlineTransducer
+from noisychannel.models.protocols import InputTerm, OnlineTransducer, SourceModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,8 @@ class OnlineDecoder:
     """
 
     def __init__(self, decoder: NoisyChannelDecoder, margin: float = math.inf) -> None:
-        direct, channel, sources = decoder.models.direct, decoder.models.channel, decoder.models.sources
+        direct, channel = decoder.models.direct, decoder.models.channel
+        sources: dict[str, SourceModel[Any]] = {}
         if direct.bidirectional:
             raise ValueError(
                 "online decoding needs a unidirectional direct model: a bidirectional one reads the whole input first; "
@@ -92,7 +93,13 @@ class OnlineDecoder:
             raise ValueError(f"margin must not be negative, but is {margin}")
         if decoder.settings.lm_proposals:
             raise ValueError("lm_proposals must be 0 for online decoding: only the direct model proposes there")
-        for name, model in sources.items():
+        for name, model in decoder.models.sources.items():
+            if isinstance(model, InputTerm):
+                raise ValueError(
+                    f"the term {name} reads the whole input first, so online decoding cannot use it; "
+                    f"choose a system or weights without {name}"
+                )
+            sources[name] = model
             if model.reads_features:
                 kind = "language model" if name == "lm" else f"term {name}"
                 raise ValueError(

@@ -12,7 +12,7 @@ from torch import Tensor
 from noisychannel.decode.memory import Budget
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.models.protocols import ChannelModel, DirectModel, SourceModel
+from noisychannel.models.protocols import ChannelModel, DirectModel, PrefixTerm
 from noisychannel.semirings import Log, Max, Semiring
 
 
@@ -22,8 +22,8 @@ class Models:
 
     direct: DirectModel[Any]
     channel: ChannelModel[Any] | None
-    sources: Mapping[str, SourceModel[Any]]
-    """The terms of y alone that score prefixes, by name: the language model ``lm``, and further ones."""
+    sources: Mapping[str, PrefixTerm]
+    """The terms that score prefixes, by name: the language model ``lm``, and further ones."""
 
     @property
     def terms(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import TERMS, Weights
 from noisychannel.decode.scorers import scorer_of
 from noisychannel.decode.settings import SearchKeywords, SearchSettings
+from noisychannel.decode.sources import started
 from noisychannel.decode.terms import reads_contexts, scores_prefixes
 from noisychannel.ids import BOS, EOS, PAD, UNK
 
@@ -191,7 +192,7 @@ class _Scores:
 
     def _source_term(self, name: str, prefix: Prefix) -> float:
         model = self.decoder.sources[name]
-        state = model.start(1)
+        state = started(model, self.inputs, self.lengths)
         total, previous = 0.0, BOS
         for symbol in prefix:
             log_probs, state = model.step(torch.tensor([previous]), state)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from noisychannel.decode.memory import parts_of_pairs
 from noisychannel.decode.sentences import padded
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.decode.terms import AnyScorer, FurtherTerm, Ids, Scorer, scores_prefixes
+from noisychannel.decode.terms import AnyScorer, FurtherTerm, Ids, Scorer, is_source
 from noisychannel.ids import EOS
 from noisychannel.models.protocols import ConditionalModel, SourceModel, Transducer
 
@@ -111,7 +111,7 @@ def output_length(inputs: Sequence[Ids], outputs: Sequence[Ids], /) -> list[floa
 
 def scorer_of(term: FurtherTerm, settings: SearchSettings = DEFAULT) -> AnyScorer[Ids]:
     """A further term as a scorer of whole outputs."""
-    if scores_prefixes(term):
+    if is_source(term):
         return SourceScorer(term, settings)
     if hasattr(term, "log_prob"):
         return ConditionalScorer(cast(ConditionalModel, term), settings)

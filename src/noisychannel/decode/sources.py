@@ -1,5 +1,7 @@
 """Source terms in the search: the language model and every further term that scores prefixes, all treated alike.
 
+Terms that read the input first (``InputTerm``) differ from source models in their first states only.
+
 A source model is run late: on the prefixes that are extended, when they are extended. Then either its distribution
 over the next symbol is known, or it scores the proposed symbols only (``SymbolScoring``).
 
@@ -16,7 +18,7 @@ import torch
 from torch import Tensor
 
 from noisychannel.ids import BOS
-from noisychannel.models.protocols import SourceModel, SymbolScoring
+from noisychannel.models.protocols import InputTerm, PrefixTerm, SourceModel, SymbolScoring
 
 
 class NextSymbols(NamedTuple):
@@ -31,7 +33,7 @@ class NextSymbols(NamedTuple):
         """The prefixes ``rows`` only."""
         return NextSymbols(None if self.log_prob is None else self.log_prob[rows], self.state.select(rows))
 
-    def increments(self, model: SourceModel[Any], rows_N: Tensor, symbols_N: Tensor) -> Tensor:
+    def increments(self, model: PrefixTerm, rows_N: Tensor, symbols_N: Tensor) -> Tensor:
         """How much the term grows if symbol n is appended to the prefix ``rows[n]``: [N]."""
         if self.log_prob is not None:
             return self.log_prob[rows_N, symbols_N]
@@ -53,15 +55,20 @@ class SourceStart(NamedTuple):
     """The last symbol before the output, which it has not read yet: BOS, or the last of the context: [B]."""
 
     @staticmethod
-    def of(model: SourceModel[Any], context_BT: Tensor) -> SourceStart:
+    def of(model: PrefixTerm, inputs_BI: Tensor, lengths_B: Tensor, context_BT: Tensor) -> SourceStart:
         B, device = len(context_BT), context_BT.device
-        score, state = torch.zeros(B, dtype=torch.float64, device=device), model.start(B)
+        score, state = torch.zeros(B, dtype=torch.float64, device=device), started(model, inputs_BI, lengths_B)
         unread, rows = torch.full((B,), BOS, device=device), torch.arange(B, device=device)
         for symbol_B in context_BT.unbind(1) if model.reads_features else ():
             after = NextSymbols(*model.step(unread, state))
             score = score + after.increments(model, rows, symbol_B)
             state, unread = after.state, symbol_B
         return SourceStart(score, state, unread)
+
+
+def started(model: PrefixTerm, inputs_BI: Tensor, lengths_B: Tensor) -> Any:
+    """The state of a model before an output of each input: [B]. A source model does not read the inputs."""
+    return model.start_for(inputs_BI, lengths_B) if isinstance(model, InputTerm) else model.start(len(inputs_BI))
 
 
 def require_numbers(terms: Mapping[str, Tensor]) -> None:
@@ -81,7 +88,7 @@ def require_distribution(model: SourceModel[Any], proposals: int, device: torch.
 
 
 def next_symbols(
-    models: Mapping[str, SourceModel[Any]],
+    models: Mapping[str, PrefixTerm],
     states: Mapping[str, Any],
     parent_R: Tensor,
     unread: Mapping[str, Tensor],

@@ -11,7 +11,8 @@ A further term joins in one of two ways:
     in the search    a ``SourceModel`` scores prefixes (it has ``reads_features``, ``start`` and ``step``), so every
                      candidate carries its term, as it carries that of the language model. Examples: a second language
                      model; the density ratio (a language model of the paired outputs, with a negative weight); a
-                     word list.
+                     word list. An ``InputTerm`` has ``start_for`` in place of ``start``: it reads the input first.
+                     Example: counts of the training pairs.
     when ranking     any other term scores whole outputs. The search keeps at least K2 answers of each input, adds the
                      term to them, and ranks them again. Such a term is a ``Scorer``, or a model with ``log_prob``
                      of inputs and outputs.
@@ -25,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar
 
-from noisychannel.models.protocols import ConditionalModel, SourceModel
+from noisychannel.models.protocols import ConditionalModel, InputTerm, PrefixTerm, SourceModel
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -57,7 +58,7 @@ class ContextScorer(Protocol[T_contra]):
 
 
 AnyScorer: TypeAlias = Scorer[T] | ContextScorer[T]
-FurtherTerm: TypeAlias = SourceModel[Any] | ConditionalModel | AnyScorer[Ids]
+FurtherTerm: TypeAlias = PrefixTerm | ConditionalModel | AnyScorer[Ids]
 """What the decoder accepts as a further term."""
 
 
@@ -66,6 +67,11 @@ def reads_contexts(scorer: AnyScorer[T]) -> TypeGuard[ContextScorer[T]]:
     return bool(getattr(scorer, "reads_contexts", False))
 
 
-def scores_prefixes(term: object) -> TypeGuard[SourceModel[Any]]:
+def scores_prefixes(term: object) -> TypeGuard[PrefixTerm]:
     """Whether a further term joins the search."""
+    return isinstance(term, InputTerm) or is_source(term)
+
+
+def is_source(term: object) -> TypeGuard[SourceModel[Any]]:
+    """Whether a further term scores prefixes of y without the input."""
     return all(hasattr(term, name) for name in ("reads_features", "start", "step"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from noisychannel.data.blank_lines import is_blank
 from noisychannel.data.codec import Codec
 from noisychannel.data.files import find_files, read_lines
 from noisychannel.data.rows import Row
@@ -37,11 +38,15 @@ class HeldOut:
         listed = list(rows)
         texts = [[row.output] for row in listed]
         for pattern in further:
-            lines = [line.text for file in find_files([pattern]) for line in read_lines(file)]
+            lines = [line for file in find_files([pattern]) for line in read_lines(file)]
+            if skipped := len(lines) > len(listed):  # blank lines of the inputs
+                lines = [line for line in lines if not is_blank(line)]
             if len(lines) != len(listed):
                 raise BadInputError(f"{pattern}: {len(lines)} references, but there are {len(listed)} inputs")
-            for references, line in zip(texts, lines, strict=True):
-                references.append(line)
+            for references, row, line in zip(texts, listed, lines, strict=True):
+                if skipped and row.where.rpartition(":")[2] != str(line.number):
+                    raise BadInputError(f"{line.where}: not parallel to {row.where}; blank lines must be the same")
+                references.append(line.text)
         seen = [[as_seen(text, codec) for text in references] for references in texts]
         named = [dict(row.further) for row in listed]
         return HeldOut(

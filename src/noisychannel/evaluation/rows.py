@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from noisychannel.data.blank_lines import BlankLines
 from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel
@@ -38,7 +39,9 @@ def training_rows(
         raise BadInputError(f"--baselines needs the training pairs that config.yaml names: {error}") from error
 
 
-def held_out_rows(run: RunDirectory, file: str, outputs: Sequence[str], columns: str | None) -> dict[str, list[Row]]:
+def held_out_rows(
+    run: RunDirectory, file: str, outputs: Sequence[str], columns: str | None, reporter: Reporter
+) -> dict[str, list[Row]]:
     """The test items of each group of the run: ``file`` has all columns, or inputs alone if there are ``outputs``."""
     data = run.data_config
     trained = DataSource(data).columns
@@ -48,6 +51,11 @@ def held_out_rows(run: RunDirectory, file: str, outputs: Sequence[str], columns:
             f"{run.path}: has groups, so FILE needs the outputs and a column that says which group "
             "(--columns input,output,group); or name the directory of one of them"
         )
+    blank = BlankLines()
     if outputs:
-        return rows_of_groups(run, read_parallel([file], outputs[:1]))
-    return rows_of_groups(run, read_pairs([file], roles, data.feature_separator))
+        found = rows_of_groups(run, read_parallel([file], outputs[:1], blank))
+    else:
+        found = rows_of_groups(run, read_pairs([file], roles, data.feature_separator, blank))
+    if str(blank):
+        reporter.warn(str(blank))
+    return found

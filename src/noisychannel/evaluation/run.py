@@ -11,6 +11,7 @@ import numpy as np
 
 from noisychannel.arguments import Bounds, Count, Seed, check_bounds
 from noisychannel.data.rows import Row
+from noisychannel.data.standard_input import check_read_once
 from noisychannel.errors import BadInputError, command_line
 from noisychannel.evaluation.calibration import reliability
 from noisychannel.evaluation.decoding import average_lagging, output_alignments, search_errors
@@ -89,7 +90,8 @@ def evaluate_run(
             raise BadInputError(f"--{name}: something is named twice in {', '.join(values)}")
     if not options.metrics:
         raise BadInputError("--metrics: empty; name at least one, such as accuracy")
-    rows = held_out_rows(run, options.file, options.references, options.columns)
+    check_read_once([options.file, *options.references])
+    rows = held_out_rows(run, options.file, options.references, options.columns, reporter)
     if not any(rows.values()):
         group = run.header().group
         what = f"has no lines of the group {group!r}" if group else "empty"

@@ -8,7 +8,8 @@ Shapes: N sentences, U units drawn (sentences or groups), R resamples, K systems
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from noisychannel.errors import BadInputError
 from noisychannel.evaluation.metrics import FloatArray, Metric
 
 COUNTS_AT_ONCE = 1 << 22
-"""Multinomial counts held in memory at a time; the resamples do not depend on it."""
+"""Multinomial counts drawn at a time; the resamples do not depend on it."""
+COUNTS_KEPT = 1 << 23
+"""If there are no more counts than this, they are kept: many systems are compared on the same sentences."""
 
 
 def confidence_interval(
@@ -26,11 +29,15 @@ def confidence_interval(
     seed: int = 1,
     level: float = 0.95,
     groups: Sequence[Hashable] | None = None,
+    sizes_N: FloatArray | None = None,
 ) -> tuple[float, float]:
-    """The percentile bootstrap interval of a corpus score: its lower and upper end."""
+    """The percentile bootstrap interval of a corpus score: its lower and upper end.
+
+    ``sizes_N``: how many sentences each row is the sum of; one if None.
+    """
     if not 0 < level < 1:
         raise BadInputError(f"level: {level} is not between 0 and 1; 0.95 is usual")
-    scores_R = _resampled_scores(metric, *_units(statistics_NS[None], groups), samples, seed)[0]
+    scores_R = _resampled_scores(metric, *_units(statistics_NS[None], groups, sizes_N), samples, seed)[0]
     lower, upper = np.quantile(scores_R, [(1 - level) / 2, (1 + level) / 2])
     return float(lower), float(upper)
 
@@ -42,6 +49,7 @@ def paired_bootstrap(
     samples: int = 1000,
     seed: int = 1,
     groups: Sequence[Hashable] | None = None,
+    sizes_N: FloatArray | None = None,
 ) -> float:
     """The two-sided p-value of the difference between two systems on the same sentences.
 
@@ -54,7 +62,7 @@ def paired_bootstrap(
         raise BadInputError(
             f"the systems differ in their sentences or metric: statistics {statistics_NS.shape} and {baseline_NS.shape}"
         )
-    statistics_KUS, sizes_U = _units(np.stack([statistics_NS, baseline_NS]), groups)
+    statistics_KUS, sizes_U = _units(np.stack([statistics_NS, baseline_NS]), groups, sizes_N)
     scores_KR = _resampled_scores(metric, statistics_KUS, sizes_U, samples, seed)
     if len(sizes_U) == 1:
         return 1.0  # Every resample of one unit is that unit: nothing is known about chance.
@@ -75,19 +83,21 @@ def difference_interval(
     groups: Sequence[Hashable] | None = None,
 ) -> tuple[float, float]:
     """The percentile bootstrap interval of the difference between two systems on the same sentences."""
-    statistics_KUS, sizes_U = _units(np.stack([statistics_NS, baseline_NS]), groups)
+    statistics_KUS, sizes_U = _units(np.stack([statistics_NS, baseline_NS]), groups, None)
     scores_KR = _resampled_scores(metric, statistics_KUS, sizes_U, samples, seed)
     lower, upper = np.quantile(scores_KR[0] - scores_KR[1], [(1 - level) / 2, (1 + level) / 2])
     return float(lower), float(upper)
 
 
-def _units(statistics_KNS: FloatArray, groups: Sequence[Hashable] | None) -> tuple[FloatArray, FloatArray]:
+def _units(
+    statistics_KNS: FloatArray, groups: Sequence[Hashable] | None, sizes_N: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
     """The units to draw: their summed statistics [K, U, S] and their sizes in sentences [U]."""
     K, N, S = statistics_KNS.shape
     if N == 0:
         raise BadInputError("no sentences to resample")
     if groups is None:
-        return statistics_KNS, np.ones(N)
+        return statistics_KNS, np.ones(N) if sizes_N is None else sizes_N
     if len(groups) != N:
         raise BadInputError(f"{len(groups)} groups for {N} sentences; give one a sentence")
     numbers: dict[Hashable, int] = {}
@@ -95,7 +105,7 @@ def _units(statistics_KNS: FloatArray, groups: Sequence[Hashable] | None) -> tup
     sums_KUS = np.zeros((K, len(numbers), S))
     for sums_US, statistics_NS in zip(sums_KUS, statistics_KNS, strict=True):
         np.add.at(sums_US, unit_N, statistics_NS)
-    return sums_KUS, np.bincount(unit_N).astype(np.float64)
+    return sums_KUS, np.bincount(unit_N, sizes_N).astype(np.float64)
 
 
 def _resampled_scores(
@@ -105,11 +115,20 @@ def _resampled_scores(
     if samples < 1:
         raise BadInputError(f"samples: {samples} is too few; 1000 is usual")
     U = len(sizes_U)
+    asked = U, samples, seed, max(1, COUNTS_AT_ONCE // U)
+    draws = _kept_draws(*asked) if samples * U <= COUNTS_KEPT else _draws(*asked)
+    scores = [metric.score(counts_RU @ statistics_KUS, counts_RU @ sizes_U) for counts_RU in draws]
+    return np.concatenate(scores, axis=-1)
+
+
+def _draws(U: int, samples: int, seed: int, at_once: int) -> Iterator[FloatArray]:
+    """How often each unit is drawn [R, U], for so many resamples at a time."""
     random = np.random.default_rng(seed)
-    at_once = max(1, COUNTS_AT_ONCE // U)
-    scores = []
     for start in range(0, samples, at_once):
         R = min(at_once, samples - start)
-        counts_RU = random.multinomial(U, np.full(U, 1 / U), size=R).astype(np.float64)
-        scores.append(metric.score(counts_RU @ statistics_KUS, counts_RU @ sizes_U))
-    return np.concatenate(scores, axis=-1)
+        yield random.multinomial(U, np.full(U, 1 / U), size=R).astype(np.float64)
+
+
+@lru_cache(maxsize=2)
+def _kept_draws(U: int, samples: int, seed: int, at_once: int) -> tuple[FloatArray, ...]:
+    return tuple(_draws(U, samples, seed, at_once))

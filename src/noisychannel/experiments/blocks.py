@@ -3,7 +3,7 @@
     EXPERIMENT.BLOCK.json               scores, weights, searches, seeds, the data, and where the figures come from
     EXPERIMENT.BLOCK.outputs.jsonl.xz   a line for each test item: what is right, and every n-best list
 
-A line has ``part``, ``item`` (its number in the part), ``input``, ``features``, ``references``, ``unit`` and
+A line has ``part``, ``item`` (its number in the part), what ``Item`` has, and
 ``outputs``: a list of ``{"row", "seed", "n_best"}``. ``row`` counts the rows of the first file; an output of an n-best
 list has its text and terms. The two files are enough to compute every score again.
 """
@@ -92,6 +92,8 @@ class LineRecord(Record):
     features: tuple[str, ...] = ()
     references: tuple[str, ...]
     unit: str = ""
+    count: int = 1
+    seen_in: tuple[str, ...] = ()
     outputs: list[OutputRecord]
 
 
@@ -175,7 +177,7 @@ def _read_lines(lines: Iterable[bytes], file: Path, rows: int) -> tuple[dict[Ite
     for text in lines:
         line = parse_record(text, LineRecord, file, AGAIN)
         key = line.part, line.item
-        items[key] = Item(line.input, line.references, line.features, line.unit)
+        items[key] = Item(line.input, line.references, line.features, line.unit, line.count, line.seen_in)
         for output in line.outputs:
             if not 0 <= output.row < rows:
                 raise damaged(file, f"a row {output.row}, but there are {rows}", AGAIN)

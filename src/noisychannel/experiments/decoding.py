@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -121,26 +123,35 @@ class DecodingTask:
     n_best: int
     batch_size: int
     device: str
+    keep_terms: bool = True
 
     def decode(self) -> PartLists:
-        return kept(self.decode_outputs())
+        return kept(self.decode_outputs(), self.keep_terms)
 
     def decode_outputs(self) -> tuple[list[list[list[Output]]], float]:
-        """With ids, for each part and item; and the seconds."""
-        parts, seconds = [], 0.0
+        """With ids, for each part and item; and the seconds. Neighbouring parts of the same models are decoded as one,
+        so that an input of both is decoded once."""
+        parts: list[list[list[Output]]] = []
+        seconds = 0.0
         try:
-            for models, items in zip(self.models, self.items, strict=True):
+            for models, group in groupby(zip(self.models, self.items, strict=True), key=itemgetter(0)):
+                of_parts = [items for _, items in group]
                 model = load(models, self.weights, self.settings, self.device)
                 began = time.perf_counter()
-                texts = [item.input for item in items]
-                parts.append(decode_items(model, texts, features_of(models, items), self.n_best, self.batch_size))
+                items = list(chain.from_iterable(of_parts))
+                texts, features = [item.input for item in items], features_of(models, items)
+                decoded = iter(decode_items(model, texts, features, self.n_best, self.batch_size))
+                parts += [list(islice(decoded, len(of_part))) for of_part in of_parts]
                 seconds += time.perf_counter() - began
         finally:
             torch.cuda.empty_cache()  # other processes use the same GPU
         return parts, seconds
 
 
-def kept(outputs: tuple[list[list[list[Output]]], float]) -> PartLists:
-    """A decoding as it is kept."""
+def kept(outputs: tuple[list[list[list[Output]]], float], terms: bool = True) -> PartLists:
+    """A decoding as it is kept, with or without the terms of its outputs."""
     parts, seconds = outputs
-    return PartLists([[[NBestEntry.of(output) for output in best] for best in lists] for lists in parts], seconds)
+    lists = [[[NBestEntry.of(output) for output in best] for best in of_part] for of_part in parts]
+    if not terms:
+        lists = [[[entry._replace(terms={}) for entry in best] for best in of_part] for of_part in lists]
+    return PartLists(lists, seconds)

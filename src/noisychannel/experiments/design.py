@@ -33,6 +33,8 @@ class Plot:
     setting: str = ""
     """The setting whose rows are drawn; a row that it does not have is taken from another."""
     scale: Literal["log", "symlog"] = "log"
+    cited: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """Published curves: label to scores by amount."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,12 @@ class Design:
     """What a part is called in tables, such as ``type``."""
     unit_noun: str = "input"
     """What the units of resampling are called, such as ``lemma``."""
+    seed_noun: str = "seed"
+    """What a seed stands for, such as a ``sample`` of the training pairs."""
+    seen_apart: bool = False
+    """Whether items whose inputs were seen in training are also scored apart from the others."""
+    resamples: int | None = None
+    """Of the bootstrap, if there are so many items that the usual number takes too long."""
     baselines: Mapping[str, str] = field(default_factory=dict)
     """Rows that the others are compared with: column title to the row's name. A row with fewer pairs is compared with
     the baseline of as few."""

@@ -45,14 +45,14 @@ class ModelSet:
     def files(self) -> list[Path]:
         """The files that decide what the models do."""
         files = [RunDirectory(path).model_file(role) for role, path in self.roles]
-        for _, source in self.terms:
-            run = RunDirectory(source.run)
-            files.append(run.word_list_file if source.kind == "word_list" else run.model_file("lm"))
-        return files
+        return files + [source.file() for _, source in self.terms]
 
 
 class Experiment(ABC):
     """One experiment."""
+
+    samples = False
+    """Whether each seed has training pairs of its own. Baselines, too, are then measured for each seed."""
 
     def __init__(
         self,
@@ -89,13 +89,13 @@ class Experiment(ABC):
         del run
         return True
 
-    def training_pairs(self, part: Part, pairs: int | None) -> Iterable[TrainingPair]:
-        """The training pairs of a part, for baselines; ``pairs`` of them."""
+    def training_pairs(self, part: Part, pairs: int | None, seed: int) -> Iterable[TrainingPair]:
+        """The training pairs of a part, for baselines; ``pairs`` of them. ``seed``: if each seed has its own."""
         raise NotImplementedError(f"{self.design.name} has a baseline, but no training_pairs")
 
-    def baseline(self, row: SystemRow, part: Part) -> Answer:
+    def baseline(self, row: SystemRow, part: Part, seed: int) -> Answer:
         """The baseline of a row, made from the training pairs."""
-        return BASELINES[row.baseline](self.training_pairs(part, row.pairs))
+        return BASELINES[row.baseline](self.training_pairs(part, row.pairs, seed))
 
     def prepare(self, block: str) -> None:
         """Anything that must be done before the runs of a block are known, such as a choice on dev."""
@@ -138,7 +138,7 @@ class Experiment(ABC):
         runs: dict[str, list[str]] = {}
         for seed in seeds:
             for name in row.used_models():
-                role = "lm" if name in row.terms else name
+                role = row.model_of(name)
                 roles = runs.setdefault(self.run_name(row, name, seed), [])
                 if role not in roles:
                     roles.append(role)
@@ -164,10 +164,11 @@ class Experiment(ABC):
     def tuning_record(self) -> str:
         """For the results: what the weights were tuned on."""
         of_parts = shared = ""
+        seed = self.design.seed_noun
         if len(self.parts) > 1:
             noun, number = f"{self.design.part_noun}s", len(self.tuning_parts)
             shared = f"{noun} and "
             of_parts = f" of {'all' if number == len(self.parts) else number} {noun} together"
             if number == 1:
                 of_parts = f" of {self.tuning_parts[0].name}"
-        return f"on the dev items{of_parts}, with the models of the first seed, and shared by all {shared}seeds"
+        return f"on the dev items{of_parts}, with the models of the first {seed}, and shared by all {shared}{seed}s"

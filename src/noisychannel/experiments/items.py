@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from noisychannel.errors import BadInputError
@@ -29,6 +29,10 @@ class Item:
     features: tuple[str, ...] = ()
     unit: str = ""
     """Items of one unit, such as all forms of a lemma, are resampled together. If empty, the input is the unit."""
+    count: int = field(default=1, repr=False)
+    """How often it occurs: tokens of running text repeat. Scores count it so often. No decoding depends on it."""
+    seen_in: tuple[str, ...] = field(default=(), repr=False)
+    """Training samples that contain its input, see ``sample_name``; only if a design scores seen items apart."""
 
     @property
     def resampling_unit(self) -> str:
@@ -36,8 +40,19 @@ class Item:
 
     def record(self) -> dict[str, Any]:
         """For JSON; what is empty is left out."""
-        record = {"input": self.input, "features": self.features, "references": self.references, "unit": self.unit}
+        record: dict[str, Any] = {
+            "input": self.input,
+            "features": self.features,
+            "references": self.references,
+            "unit": self.unit,
+        }
+        record |= {"count": self.count if self.count > 1 else 0, "seen_in": self.seen_in}
         return {key: value for key, value in record.items() if value}
+
+
+def sample_name(pairs: int | None, seed: int) -> str:
+    """The training sample of so many pairs for a seed."""
+    return f"{'all' if pairs is None else pairs}-{seed}"
 
 
 @dataclass(frozen=True)

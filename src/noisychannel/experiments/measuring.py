@@ -65,16 +65,24 @@ def measure(experiment: Experiment, rows: Sequence[SystemRow], held_out: HeldOut
     wanted = rows_to_tune(rows, every)
     # On one thread everything is done in the order of submission, in which nothing waits for what comes later.
     number = 1 if experiment.setup.jobs == 1 else len(wanted) + sum(1 + len(experiment.seeds(row)) for row in rows)
-    with _processes(experiment) as pool, ThreadPoolExecutor(max(1, number)) as threads:
+    tasks = len(wanted) + sum(len(_seeds(experiment, row)) for row in rows)
+    with (
+        experiment.setup.reporter.counting("tune and decode, tasks", tasks) as advance,
+        _processes(experiment) as pool,
+        ThreadPoolExecutor(max(1, number)) as threads,
+    ):
         measuring = _Measuring(experiment, pool, Cache(experiment.setup.work), scorer, held_out)
         tuned: dict[TuningKey, Future[TuningResult]] = {}
         for key, row in wanted.items():
             smaller = [tuned[other] for other, its in wanted.items() if other in tuned and is_smaller(its, row)]
             tuned[key] = threads.submit(measuring.tune, row, smaller)
+            tuned[key].add_done_callback(lambda _: advance(1))
         waiting: list[Future[RowResult]] = []
         for row in rows:
             tuning = tuned.get(tuning_key(source_of_weights(row, every)))
-            choices = {seed: threads.submit(measuring.choose, row, seed, tuning) for seed in measuring.seeds(row)}
+            choices = {seed: threads.submit(measuring.choose, row, seed, tuning) for seed in _seeds(experiment, row)}
+            for choice in choices.values():
+                choice.add_done_callback(lambda _: advance(1))
             waiting.append(threads.submit(measuring.collect, row, tuning, choices))
         try:
             return [future.result() for future in waiting]
@@ -157,16 +165,9 @@ class _Measuring:
         key = self.cache.key(task.models, *asked, task.metric.signature, known)
         return self.cache.tuning(key, row.label, lambda: self.pool.submit(task.tune, known).result())
 
-    def seeds(self, row: SystemRow) -> tuple[int, ...]:
-        """By which the choices of a row are told apart."""
-        if row.choose == "ensemble":
-            return (ALL_SEEDS,)
-        first_only = row.baseline or row.choose == "pool"
-        return self.experiment.settings.seeds[:1] if first_only else self.experiment.seeds(row)
-
     def choose(self, row: SystemRow, seed: int, tuning: Future[TuningResult] | None) -> Choice:
         if row.baseline:
-            return self._baseline(row)
+            return self._baseline(row, seed)
         if tuning is None:
             return self._decode(row, seed, row.make_system().fixed)
         tuned = tuning.result()
@@ -183,7 +184,7 @@ class _Measuring:
     ) -> RowResult:
         done = {seed: choice.result() for seed, choice in choices.items()}
         outputs = {seed: choice.lists.best_texts() for seed, choice in done.items()}
-        scores = self.scorer.scores(outputs)
+        scores = self.scorer.scores(outputs, row.pairs)
         first = scores[self.experiment.design.metrics[0]]
         spread = "" if first["deviation"] is None else f" ± {first['deviation']:.2f}"
         self.experiment.setup.say(f"{row.label}: {self.held_out} {first['score']:.2f}{spread}")
@@ -199,12 +200,13 @@ class _Measuring:
             n_best=n_best,
             batch_size=experiment.settings.decoding_batch,
             device=experiment.setup.device,
+            keep_terms=experiment.settings.keep_terms,
         )
 
-    def _baseline(self, row: SystemRow) -> Choice:
+    def _baseline(self, row: SystemRow, seed: int) -> Choice:
         parts = []
         for part in self.experiment.parts:
-            answer = self.experiment.baseline(row, part)
+            answer = self.experiment.baseline(row, part, seed)
             items = part.held_out(self.held_out)
             parts.append([[NBestEntry(answer(item.input, item.features), {})] for item in items])
         return Choice(PartLists(parts, 0.0), Weights())
@@ -232,7 +234,16 @@ class _Measuring:
 
     def _key(self, kind: str, *tasks: DecodingTask, more: object = None) -> str:
         settings = [(task.items, task.weights, task.settings, task.n_best, task.device) for task in tasks]
+        more = more if all(task.keep_terms for task in tasks) else (more, "without terms")
         return self.cache.key([models for task in tasks for models in task.models], kind, settings, more)
+
+
+def _seeds(experiment: Experiment, row: SystemRow) -> tuple[int, ...]:
+    """By which the choices of a row are told apart."""
+    if row.choose == "ensemble":
+        return (ALL_SEEDS,)
+    first_only = (row.baseline and not experiment.samples) or row.choose == "pool"
+    return experiment.settings.seeds[:1] if first_only else experiment.seeds(row)
 
 
 @contextmanager

@@ -65,6 +65,8 @@ def _draw(file: Path, plot: Plot, drawn: Mapping[str, Curve], score: str) -> Non
     figure, axes = pyplot.subplots(figsize=(5, 3.2))
     for label, curve in drawn.items():
         axes.plot(list(curve), list(curve.values()), marker="o", label=label)
+    for label, published in plot.cited.items():
+        axes.plot(list(published), list(published.values()), marker=".", linestyle="--", linewidth=1, label=label)
     axes.set_xscale(plot.scale, **({"linthresh": LINEAR_BELOW} if plot.scale == "symlog" else {}))
     axes.set(xlabel=plot.label, ylabel=score)
     axes.grid(alpha=0.3)

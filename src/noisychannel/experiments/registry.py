@@ -16,6 +16,7 @@ from noisychannel.experiments.experiment import Experiment
 from noisychannel.experiments.few_pairs import pronunciation
 from noisychannel.experiments.few_pairs import sigmorphon as few_pairs
 from noisychannel.experiments.inflection import sigmorphon, wiktionary
+from noisychannel.experiments.normalisation import experiment as normalisation
 from noisychannel.experiments.settings import Setup
 
 
@@ -36,11 +37,14 @@ _ENTRIES = (
     ExperimentEntry(few_pairs.DESIGNS["medium"], partial(few_pairs.make_few_pairs, "medium")),
     ExperimentEntry(pronunciation.DESIGNS["phonemes"], partial(pronunciation.make_pronunciation, "phonemes")),
     ExperimentEntry(pronunciation.DESIGNS["spelling"], partial(pronunciation.make_pronunciation, "spelling")),
+    ExperimentEntry(normalisation.DESIGNS["anselm"], partial(normalisation.make_normalisation, "anselm")),
+    ExperimentEntry(normalisation.DESIGNS["bohoric"], partial(normalisation.make_normalisation, "bohoric")),
 )
 EXPERIMENTS: dict[str, ExperimentEntry] = {entry.design.name: entry for entry in _ENTRIES}
 SEVERAL = {
     "inflection-sigmorphon": ("inflection-sigmorphon2017", "inflection-sigmorphon2023"),
     "g2p-cmudict": ("g2p-cmudict-phonemes", "g2p-cmudict-spelling"),
+    "normalisation": ("normalisation-anselm", "normalisation-bohoric"),
 }
 """Names that stand for several experiments, one after the other."""
 

@@ -26,12 +26,18 @@ def markdown(results: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         f"Intervals and p-values: bootstrap over {results['nouns']['unit']}s, all items of one drawn together; with "
-        "several seeds, of all their outputs together. Rows with fewer pairs are compared with baselines of as few."
+        f"several {_seed(results)}s, of all their outputs together. Rows with fewer pairs are compared with baselines "
+        "of as few."
     )
     yield from _not_measured(results)
     yield ""
     yield from _blocks(results)
     yield from _examples(results)
+
+
+def _seed(results: Mapping[str, Any]) -> str:
+    """What a seed stands for."""
+    return str(results["nouns"].get("seed", "seed"))
 
 
 def _head(results: Mapping[str, Any]) -> Iterator[str]:
@@ -43,8 +49,8 @@ def _head(results: Mapping[str, Any]) -> Iterator[str]:
     }[results["average"]]
     metrics = "; ".join(f"{name} {signature}" for name, signature in results["metrics"].items())
     yield (
-        f"{results['experiment']}: test {', '.join(results['metrics'])}, {over}, ± the standard deviation over seeds. "
-        f"Weights tuned {results['tuned']}. Metrics: {metrics}."
+        f"{results['experiment']}: test {', '.join(results['metrics'])}, {over}, ± the standard deviation over "
+        f"{_seed(results)}s. Weights tuned {results['tuned']}. Metrics: {metrics}."
     )
 
 
@@ -55,11 +61,12 @@ def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
     settings = any(row["setting"] for row in rows)
     published = [metric for metric in metrics if any(metric in row["published"] for row in rows)]
     extra = list(dict.fromkeys(name for row in rows for name in row.get("weights", {}) if name not in TERMS))
-    titles = [*(["setting"] if settings else []), "system", *metrics, "95 % interval"]
+    apart = ["seen", "unseen"] if results.get("seen apart") else []
+    titles = [*(["setting"] if settings else []), "system", *metrics, *apart, "95 % interval"]
     titles += [*(f"p against {title}" for title in baselines), "dev"]
     titles += [f"paper's {metric}" if len(metrics) > 1 else "paper" for metric in published]
     weights = "weights: " + ", ".join(HEADINGS.get(name, name) for name in (*TERMS, *extra))
-    texts = len(titles) - len(metrics) - 1 - len(baselines) - 1 - len(published)
+    texts = len(titles) - len(metrics) - len(apart) - 1 - len(baselines) - 1 - len(published)
     yield _line([*titles, weights])
     yield _line(["---"] * texts + ["---:"] * (len(titles) - texts) + ["---"])
     for row in rows:
@@ -69,6 +76,7 @@ def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
                 *([row["setting"]] if settings else []),
                 row["name"],
                 *(_with_spread(scores[metric]) for metric in metrics),
+                *(_with_spread(scores[first][name]) if scores[first][name] else "" for name in apart),
                 f"{scores[first]['interval'][0]:.1f} to {scores[first]['interval'][1]:.1f}",
                 *("" if p is None else f"{p:.4f}" for p in scores[first]["p"].values()),
                 f"{row['dev']['score']:.2f}" if "dev" in row else "",
@@ -140,7 +148,7 @@ def _examples(results: Mapping[str, Any]) -> Iterator[str]:
     for kind, items in results["examples"].items():
         if items:
             yield ""
-            yield f"Where the second system {kind} (first seed, evenly spread):"
+            yield f"Where the second system {kind} (first {_seed(results)}, evenly spread):"
             yield ""
             yield _line([noun, "input", "reference", *results["example systems"]])
             yield _line(["---"] * 5)

@@ -66,7 +66,7 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
     scorer = scorers[tuple(whole.items)]
     rows = _merged_rows(blocks)
     for row in rows:
-        computed, recorded = scorers[tuple(row.items)].scores(row.outputs), row.record["scores"]
+        computed, recorded = scorers[tuple(row.items)].scores(row.outputs, row.record["pairs"]), row.record["scores"]
         check_same_scores(row.label, recorded, computed)
         # A metric that the design had not yet when the block was measured follows from the outputs, too.
         row.record["scores"] = {metric: recorded.get(metric, scores) for metric, scores in computed.items()}
@@ -77,9 +77,10 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         "experiment": design.name,
         "metrics": {name: metric.signature for name, metric in scorer.metrics.items()},
         "average": design.average,
-        "nouns": {"part": design.part_noun, "unit": design.unit_noun},
-        "parts": {name: len(items) for name, items in whole.parts()},
+        "nouns": _nouns(design),
+        "parts": {name: sum(item.count for item in items) for name, items in whole.parts()},
         **({"part table": True} if design.part_table else {}),
+        **({"seen apart": True} if design.seen_apart else {}),
         "data": whole.record["data"],
         "tuned": whole.record["tuned"],
         "blocks": {block.name: {k: v for k, v in block.record.items() if k != "rows"} for block in blocks},
@@ -89,6 +90,11 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         "example systems": list(design.examples or ()),
         "examples": _examples(design, scorer, rows),
     }
+
+
+def _nouns(design: Design) -> dict[str, str]:
+    nouns = {"part": design.part_noun, "unit": design.unit_noun}
+    return nouns | ({"seed": design.seed_noun} if design.seed_noun != "seed" else {})
 
 
 def _merged_rows(blocks: Sequence[Block]) -> list[MergedRow]:

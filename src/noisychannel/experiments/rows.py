@@ -84,6 +84,12 @@ class SystemRow:
         names = [part for part in self.system.split("+") if part and part not in (*MODEL_ROLES, "length")]
         return {name: self.term_kinds.get(name, name) for name in names}  # type: ignore[arg-type]
 
+    def model_of(self, name: str) -> str:
+        """The role of the model in whose run a role or a further term is: counts of pairs are with a direct model."""
+        if name not in self.terms:
+            return name
+        return "direct" if self.terms[name] == "seen" else "lm"
+
     def make_system(self) -> System:
         return system_of(self.system, {name: TermSource(kind, Path()) for name, kind in self.terms.items()})
 

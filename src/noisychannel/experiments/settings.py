@@ -7,6 +7,7 @@ from pathlib import Path
 
 from noisychannel.arguments import Count, CountOrZero, check_bounds
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.reporting import Reporter, Silent
 from noisychannel.training.run import Say
 
 
@@ -22,6 +23,8 @@ class MeasuringSettings:
     """Of tuning."""
     n_best: Count = 10
     """How many outputs of each test input are kept for the first seed; of other seeds only the best."""
+    keep_terms: bool = True
+    """Whether outputs are kept with their terms. Without, the files of blocks with many items are much smaller."""
     decoding_batch: Count = 256
     """Inputs that are decoded together."""
 
@@ -41,6 +44,8 @@ class Setup:
     """Processes at a time; chosen for the machine if None."""
     say: Say = print
     """Called with each line for the user."""
+    reporter: Reporter = Silent()  # noqa: RUF009 (no state)
+    """Told how far the work is."""
 
     def __post_init__(self) -> None:
         check_bounds(self)

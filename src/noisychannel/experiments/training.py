@@ -31,15 +31,23 @@ def train_groups(groups: Sequence[Group], setup: Setup) -> None:
     """Train every group that is not finished, several at a time if the device allows it."""
     waiting = [group for group in groups if not all(map(is_finished, group))]
     places = groups_at_once(len(waiting), choose_device(setup.device), setup.jobs)
-    if places <= 1:
-        for group in waiting:
-            setup.say(_train(group))
+    if not waiting:
         return
-    with ProcessPoolExecutor(places, BOUND) as pool:
+    if places <= 1:
+        with setup.reporter.counting("train, groups of runs", len(waiting)) as advance:
+            for group in waiting:
+                setup.say(_train(group))
+                advance(1)
+        return
+    with (
+        setup.reporter.counting("train, groups of runs", len(waiting)) as advance,
+        ProcessPoolExecutor(places, BOUND) as pool,
+    ):
         futures = [pool.submit(_train, group) for group in waiting]
         try:
             for future in as_completed(futures):
                 setup.say(future.result())
+                advance(1)
         except BrokenProcessPool as error:
             raise NoisyChannelError(
                 "a training process was killed, perhaps because memory ran out; repeat with a smaller --jobs"

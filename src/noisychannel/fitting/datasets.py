@@ -10,6 +10,7 @@ from pathlib import Path
 from noisychannel.atomic import write_bytes
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Columns, Row
+from noisychannel.data.standard_input import SPOOLED
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.folds import Part
 from noisychannel.fitting.inputs import choose_words
@@ -90,11 +91,14 @@ class Datasets:
         home.mkdir(exist_ok=True)
 
         def kept(files: Sequence[str], name: str) -> list[str]:
-            """Ours are copied; the files of the user stay where they are."""
-            ours = [file for file in map(Path, files) if file.is_relative_to(self.work.path)]
-            for file in ours:
-                write_bytes(home / name, file.read_bytes())
-            return [str(home / name)] if ours else list(files)
+            """Ours, and what came from standard input, are copied; the files of the user stay where they are."""
+            settled = []
+            for file in map(Path, files):
+                if file.is_relative_to(self.work.path) or file.name == SPOOLED:
+                    write_bytes(home / name, file.read_bytes())
+                    file = home / name
+                settled.append(str(file))
+            return settled
 
         return replace(
             data,

@@ -34,6 +34,8 @@ class Facts:
     pairs: int
     inputs: int
     """Different inputs."""
+    repeated: float = 0.0
+    """The share of the pairs that are repetitions of an earlier one, tags included."""
     words: int
     """Different unpaired outputs, with their tags if these are used."""
     tags: bool
@@ -83,6 +85,7 @@ def count_facts(pairs: Sequence[Row], words: Sequence[Row] = ()) -> Facts:
     return Facts(
         pairs=len(pairs),
         inputs=len({row.input for row in pairs}),
+        repeated=1 - len({(row.input, row.output, row.features) for row in pairs}) / len(pairs) if pairs else 0.0,
         words=len(known),
         tags=tags,
         tagged_words=tagged_words,

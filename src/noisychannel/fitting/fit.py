@@ -31,7 +31,7 @@ from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
 from noisychannel.fitting.options import FitOptions, UserData
 from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, check_choices, dev_size, make_plan, run_config
-from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare, duration
+from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare
 from noisychannel.fitting.reverse import ReverseRuns
 from noisychannel.fitting.timing import (
     INPUTS,
@@ -47,6 +47,7 @@ from noisychannel.fitting.timing import (
 from noisychannel.fitting.tuning import Decoded, FoldTuning, HeldOutPart
 from noisychannel.fitting.work import Done, Work, begun_now, check_place, check_same, checksums_of
 from noisychannel.models.registry import Role
+from noisychannel.reporting import duration
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
 from noisychannel.training.removal import remove
@@ -79,11 +80,9 @@ def fit(options: FitOptions, reporter: FitReporter) -> FitResult:
     """Make a tuned run of a user's pairs and words, or resume it."""
     data = UserData.read(options)
     work = Work(options.place)
-    check_place(options, work)
-    files = checksums_of(data)
+    _check_begun(options, data, work)
     done = None if options.overwrite else work.done()
     if done is not None:
-        check_same(done.begun, options, files, options.place)
         reporter.say(f"{options.place}: finished before; --overwrite starts over")
     else:
         with work.locked():
@@ -91,6 +90,20 @@ def fit(options: FitOptions, reporter: FitReporter) -> FitResult:
     if not options.keep_work:
         remove(work.path)
     return FitResult(options.place, done, data.pairs[0], _test(options, done.begun.plan, reporter))
+
+
+def check_begun(options: FitOptions) -> None:
+    """Refuse what ``fit`` would refuse before it writes anything."""
+    _check_begun(options, UserData.read(options), Work(options.place))
+
+
+def _check_begun(options: FitOptions, data: UserData, work: Work) -> None:
+    """Refuse a directory that holds something else, or a fit of other data or options."""
+    check_place(options, work)
+    done = None if options.overwrite else work.done()
+    before = done.begun if done is not None else None if options.overwrite else work.begun()
+    if before is not None:
+        check_same(before, options, checksums_of(data), options.place)
 
 
 class _Fit:
@@ -103,7 +116,7 @@ class _Fit:
     def run(self) -> Done:
         options, work, files = self.options, self.work, checksums_of(self.data)
         before = None if options.overwrite else work.begun()
-        if before is not None:
+        if before is not None:  # checked again: another process may have begun in between
             check_same(before, options, files, options.place)
             self.reporter.say(f"{options.place}: resuming")
         facts = count_facts(self.data.pairs, self.data.words)
@@ -155,6 +168,8 @@ class _Fit:
         first = self.data.pairs[0]
         self.reporter.say(f"first pair: {shortened_text(first.input)} becomes {shortened_text(first.output)}")
         self.reporter.say(facts.describe())
+        if self.data.blank:
+            self.reporter.say(self.data.blank)
         if self.data.left_out:
             limits = f"{self.data.config.input.max_length} and {self.data.config.output.max_length} symbols"
             self.reporter.warn(f"{self.data.left_out:,} pairs are left out: a side is longer than {limits}")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Annotated, TypeAlias
 
 from noisychannel.arguments import Bounds, Count, CountOrZero, Positive, Seed, check_bounds
 from noisychannel.atomic import write_text
+from noisychannel.data.blank_lines import BlankLines
 from noisychannel.data.files import find_files, find_stored_files, read_lines
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import HUB, Columns, Row, read_pairs, read_unpaired
 from noisychannel.data.sources import SourceFiles, Sources
+from noisychannel.data.standard_input import DASH, check_read_once, spool
 from noisychannel.errors import BadInputError
 from noisychannel.fitting.facts import FitUnits, choose_units, symbols
 from noisychannel.text import TextConfig
@@ -76,6 +78,23 @@ class FitOptions:
         if self.folds == 1:
             raise BadInputError("--folds: must be 0 (split dev off once) or at least 2, but is 1")
 
+    def with_standard_input(self, directory: Path) -> FitOptions:
+        """The same options with a copy of standard input, in this directory, for what is named ``-``."""
+        names = [self.pairs, *self.words, self.test or ""]
+        check_read_once(names)
+        if DASH not in names:
+            return self
+        if self.pairs == DASH and self.run_dir is None:
+            raise BadInputError("--run-dir: pairs from standard input have no name; name a directory for the run")
+        copy = spool(directory)
+        words = [copy if name == DASH else name for name in self.words]
+        return replace(
+            self,
+            pairs=copy if self.pairs == DASH else self.pairs,
+            words=words,
+            test=copy if self.test == DASH else self.test,
+        )
+
     @property
     def place(self) -> Path:
         """The run directory."""
@@ -104,6 +123,8 @@ class UserData:
     sources: SourceFiles
     left_out: int = 0
     """Pairs that are much longer than the others."""
+    blank: str = ""
+    """How many blank lines were skipped, for the user; empty if there were none."""
 
     @staticmethod
     def read(options: FitOptions) -> UserData:
@@ -125,7 +146,8 @@ class UserData:
             if not name.startswith(HUB):
                 find_stored_files([name])
         asked = Sources(DataConfig(train=[options.pairs], unpaired=options.words))
-        pairs = list(read_pairs([options.pairs], columns, SEPARATOR))
+        blank = BlankLines()
+        pairs = list(read_pairs([options.pairs], columns, SEPARATOR, blank))
         units: Units = {side: choose_units([getattr(row, side) for row in pairs]) for side in SIDES}
         pairs = [_written_once(row, units) for row in pairs]
         limits = {side: _longest([len(symbols(getattr(row, side), units[side])) for row in pairs]) for side in SIDES}
@@ -142,7 +164,7 @@ class UserData:
             raise BadInputError(f"{options.test}: empty; there is nothing to evaluate (--test)")
         tagged = "features" in columns.roles
         known: dict[tuple[str, tuple[str, ...]], Row] = {}
-        for row in read_unpaired(options.words, word_columns, SEPARATOR):
+        for row in read_unpaired(options.words, word_columns, SEPARATOR, blank):
             if tagged and "features" in word_columns.roles and not row.features:
                 raise BadInputError(
                     f"{row.where}: a word without tags; add them, remove the line, or name the column - "
@@ -166,7 +188,7 @@ class UserData:
             input=TextConfig(max_length=limits["input"]),
             output=TextConfig(max_length=limits["output"]),
         )
-        return UserData(tuple(pairs), tuple(known.values()), columns, config, asked.record(), left_out)
+        return UserData(tuple(pairs), tuple(known.values()), columns, config, asked.record(), left_out, str(blank))
 
 
 def _written_once(row: Row, units: Units) -> Row:

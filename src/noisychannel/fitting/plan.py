@@ -50,6 +50,8 @@ LM_BATCH, LM_RATE, LM_EPOCHS, LM_LEAST, LM_MOST = 64, 4e-3, 20, 300, 4_000
 """The language model is trained for so many epochs, within these numbers of updates."""
 WORDS_ALONE = 1_000
 """With so many words, the language model is trained on them alone."""
+REPEATED = 0.05
+"""If so many pairs are repetitions of earlier ones, they are running text, and inputs come again."""
 SMALL_INVENTORY = 200
 """A side with more different words than this is running text."""
 LISTED = 0.99
@@ -90,6 +92,8 @@ class Plan:
     lm_words_alone: bool
     """The language model and the word list see the words alone, so that all folds share them."""
     word_list: bool
+    seen: bool = False
+    """Whether counts of the pairs are a term of all systems."""
     without_outputs: bool
     """Outputs of pairs are left out of the words, so that held-out answers are not listed more often than new ones."""
     k1: int
@@ -112,7 +116,8 @@ class Plan:
     def systems(self) -> tuple[str, ...]:
         """The systems to tune, smallest first."""
         full = "direct+channel+lm"
-        return ("direct+lm", full, *((f"{full}+word_list",) if self.word_list else ()))
+        names = ("direct+lm", full, *((f"{full}+word_list",) if self.word_list else ()))
+        return tuple(f"{name}+seen" for name in names) if self.seen else names
 
     @property
     def settings(self) -> SearchSettings:
@@ -165,6 +170,7 @@ def make_plan(
         lm_updates=min(LM_MOST, max(LM_LEAST, LM_EPOCHS * outputs // LM_BATCH)),
         lm_words_alone=alone,
         word_list=facts.words > 0 and not _running_text(facts),
+        seen=facts.repeated >= REPEATED,
         without_outputs=without_outputs,
         k1=K1,
         k2=K2,
@@ -369,6 +375,11 @@ def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
     found.append(f"language model: {plan.lm_hidden_size} units, {plan.lm_updates:,} updates, on {source}")
     if plan.word_list:
         found.append("the words are also a list of likely outputs, whose weight is tuned")
+    if plan.seen:
+        found.append(
+            f"counts of the pairs are a term (seen): {100 * facts.repeated:.0f} % of the pairs are repetitions, so "
+            "inputs come again; held-out inputs are not among the other pairs, so its weight stays where tuning starts"
+        )
     if plan.without_outputs:
         why = "as given" if "--lexicon" in given else f"{100 * facts.listed:.0f} % of them are listed"
         found.append(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from noisychannel.reporting import Reporter
+from noisychannel.reporting import Reporter, duration
 from noisychannel.training.events import Advanced, Event, Finished, Started
 
 SKIPPED = 0.05
@@ -106,11 +106,6 @@ class TrainingShare:
                 return
         whole = sum(self.costs.values())
         self.advance(sum(self.costs.get(label, 0.0) * share for label, share in self.shares.items()) / max(whole, 1e-9))
-
-
-def duration(seconds: float) -> str:
-    """A time for people."""
-    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def remaining(progress: Progress) -> str:

@@ -37,6 +37,11 @@ def describe(result: FitResult) -> Iterator[str]:
     facts = done.begun.facts
     if facts.inputs < facts.pairs:
         yield "All held-out inputs are new to the models; inputs that are among the pairs can do better."
+    if plan.seen:
+        yield (
+            "So the estimates are for inputs that are not among the pairs. For those that are, the system also uses "
+            "what their outputs were there (seen), which was not measured."
+        )
     yield "The weights of each estimate were tuned on other pairs than it is measured on."
     yield from _verdict(result)
     yield from _confidence(result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,13 +15,12 @@ from noisychannel.ids import EOS
 from noisychannel.models import SSNT, LanguageModel
 from noisychannel.training.jobs import choose_processes
 from noisychannel.training.loop import cpu_threads
+from noisychannel.training.timing import BUSY, seconds_of, seconds_together
 
 WARM_UP, MEASURED = 2, 4
 """Updates."""
 LONGER = 1.2
 """A batch is as long as its longest sequence: so much longer than the mean."""
-BUSY = 1.15
-"""Cores share caches and memory: so much slower is each if all of them train."""
 TAG_SYMBOLS = 4
 """About so many tags has a tagged input."""
 WORD_COST = 0.22
@@ -31,8 +29,6 @@ TUNED_COST = 12.0
 """Tuning and estimating take so many updates of the direct model for each held-out pair."""
 START_COST = 12.0
 """Seconds that starting processes and preparing data take."""
-STACKED_COST = 0.15
-"""On a GPU, models are trained together: a further one costs so much of the first."""
 SHORTER = (1.0, 0.85, 0.7, 0.55, 0.45, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05)
 """Shares of the updates and of the words that are given inputs, until a plan fits into its time."""
 LEAST_UPDATES = 100
@@ -97,22 +93,14 @@ def measure_speed(plan: Plan, facts: Facts, device: str, jobs: int | None) -> Sp
 
 def _seconds(model: nn.Module, log_prob: Callable[[], torch.Tensor]) -> float:
     optimiser = torch.optim.Adam(model.parameters())
-    began = 0.0
-    for update in range(WARM_UP + MEASURED):
-        if update == WARM_UP:
-            _wait()
-            began = time.perf_counter()
+
+    def update() -> None:
         (-log_prob().sum()).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
-    _wait()
-    return (time.perf_counter() - began) / MEASURED
 
-
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    return seconds_of(update, WARM_UP, MEASURED)
 
 
 def estimate_stages(plan: Plan, facts: Facts, speed: Speed) -> dict[str, float]:
@@ -161,9 +149,7 @@ def shortened(plan: Plan, facts: Facts, speed: Speed, minutes: float) -> Plan:
 
 def _trained(costs: list[float], speed: Speed) -> float:
     """The seconds of several trainings."""
-    if speed.stacked:
-        return max(costs) * (1 + STACKED_COST * (len(costs) - 1))
-    return max(max(costs), sum(costs) / speed.processes)
+    return seconds_together(costs, speed.processes, speed.stacked)
 
 
 def _shared(speed: Speed) -> float:

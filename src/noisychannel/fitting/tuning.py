@@ -21,10 +21,10 @@ from noisychannel.evaluation.decoding import with_all_terms
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import Metric
 from noisychannel.noisy_channel import NoisyChannel
-from noisychannel.runs import RunDirectory
 from noisychannel.systems import System
 from noisychannel.tuning import CandidatePool, TuningResult, tune
 from noisychannel.tuning.confidence import fit_confidence, judged_lists
+from noisychannel.weight_records import TermKind
 from noisychannel.weights import TermSource, system_of
 
 N_BEST = 10
@@ -37,7 +37,7 @@ class HeldOutPart:
     """Held-out pairs, and the runs of the models that decode them."""
 
     direct: Path
-    """The run of the direct model and the channel."""
+    """The run of the direct model, the channel and the counts of pairs."""
     lm: Path
     """The run of the language model and the word list."""
     rows: Sequence[Row]
@@ -80,8 +80,7 @@ class FoldTuning:
 
     @property
     def terms(self) -> dict[str, TermSource]:
-        run = self.parts[-1].lm
-        return {"word_list": TermSource("word_list", run)} if RunDirectory.open(run).has_word_list else {}
+        return self._terms(self.parts[-1])
 
     @cached_property
     def systems(self) -> list[System]:
@@ -187,8 +186,16 @@ class FoldTuning:
 
     def _load(self, part: HeldOutPart) -> NoisyChannel:
         roles = {"direct": part.direct, "channel": part.direct, "lm": part.lm}
-        listed = RunDirectory.open(part.lm).has_word_list and any("word_list" in name for name in self.names)
-        terms = {"word_list": TermSource("word_list", part.lm)} if listed else {}
+        terms = self._terms(part)
         weights = Weights(extra=dict.fromkeys(terms, 1.0))
         model = NoisyChannel.load(part.direct, None, weights, self.settings, self.device, roles, terms)
         return model.reweighted(DIRECT)
+
+    def _terms(self, part: HeldOutPart) -> dict[str, TermSource]:
+        """The further terms that some of the systems have."""
+        homes: dict[TermKind, Path] = {"word_list": part.lm, "seen": part.direct}
+        return {
+            kind: TermSource(kind, home)
+            for kind, home in homes.items()
+            if any(kind in name.split("+") for name in self.names)
+        }

@@ -6,7 +6,7 @@ Shapes: B sentences, I input positions, J output positions, N sequences stepped 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -121,9 +121,47 @@ class SourceModel(Protocol[S]):
 
 
 @runtime_checkable
+class InputTerm(Protocol[S]):
+    """A term of y given x that grows symbol by symbol, such as counts of the training pairs.
+
+    It joins the search like a ``SourceModel``, and the same holds for its increments. ``log_prob`` is that of a
+    ``ConditionalModel``.
+    """
+
+    @property
+    def reads_features(self) -> bool:
+        """False: features are part of the input."""
+        ...
+
+    def log_prob(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor: ...
+
+    def start_for(self, inputs: Tensor, input_lengths: Tensor) -> S:
+        """The state of an output of each input that has read nothing, not even BOS: ids [B,I], [B]."""
+        ...
+
+    def step(self, symbols_N: Tensor, state: S, parents_N: Tensor | None = None) -> tuple[Tensor | None, S]:
+        """Append a symbol (BOS first) to each output: the growth by each next symbol [N,V] or None, and the new
+        state."""
+        ...
+
+
+@runtime_checkable
+class Attesting(Protocol):
+    """A term that knows outputs of an input, which are ranked even if the search did not find them."""
+
+    def attested(self, inputs: tuple[int, ...], most: int) -> list[tuple[int, ...]]:
+        """Outputs of an input (with EOS), without EOS, the likeliest first; at most ``most``."""
+        ...
+
+
+@runtime_checkable
 class SymbolScoring(Protocol):
     """A source model that scores the proposed symbols only, such as an n-gram model or a word list."""
 
     def score(self, state: State, symbols_N: Tensor) -> Tensor:
         """How much the term grows if symbol n is appended to row n of the state: [N]. The state does not change."""
         ...
+
+
+PrefixTerm: TypeAlias = SourceModel[Any] | InputTerm[Any]
+"""What can score prefixes during a search."""

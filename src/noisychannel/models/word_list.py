@@ -45,19 +45,25 @@ class Trie(nn.Module):
     @staticmethod
     def of(ids: npt.NDArray[Any], starts: npt.NDArray[Any], vocab_size: int) -> Trie:
         """The trie of sequences that end in EOS; sequence n is ``ids[starts[n] : starts[n + 1]]``."""
+        return Trie.counted(ids, starts, vocab_size)[0]
+
+    @staticmethod
+    def counted(ids: npt.NDArray[Any], starts: npt.NDArray[Any], vocab_size: int) -> tuple[Trie, npt.NDArray[np.int64]]:
+        """The trie of such sequences, and how many of them pass each edge: [E]."""
         lengths = np.diff(starts)
         node = np.zeros(len(lengths), np.int64)
-        levels: list[npt.NDArray[np.int64]] = []
+        levels: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+        passed: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
         nodes = 1
         for depth in range(int(lengths.max(initial=0))):
             longer = np.flatnonzero(lengths > depth)
             symbol = ids[starts[longer] + depth].astype(np.int64)
-            keys, which = np.unique(node[longer] * vocab_size + symbol, return_inverse=True)
+            keys, which, count = np.unique(node[longer] * vocab_size + symbol, return_inverse=True, return_counts=True)
             node[longer] = nodes + which
             levels.append(keys)
+            passed.append(count)
             nodes += len(keys)
-        keys = np.concatenate(levels) if levels else np.zeros(0, np.int64)
-        return Trie(vocab_size, torch.from_numpy(keys))
+        return Trie(vocab_size, torch.from_numpy(np.concatenate(levels))), np.concatenate(passed)
 
     @staticmethod
     def restored(vocab_size: int, keys: Tensor) -> Trie:

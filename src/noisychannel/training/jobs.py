@@ -56,7 +56,7 @@ def run_jobs(
 
     ``locks``: descriptors that every process holds open, so that a run stays locked until the last one has ended.
     """
-    if jobs and all(_graphs_work_for(job) for job in jobs):
+    if trained_in_graphs(jobs):
         return _run_together(jobs, listen, say)
     if processes == 1 or len(jobs) == 1:
         return _run_here(jobs, listen)
@@ -179,6 +179,11 @@ class _Workers:
                     "with fewer processes at a time (--jobs 1)"
                 )
             )
+
+
+def trained_in_graphs(jobs: Sequence[Job]) -> bool:
+    """Whether all models are trained together in CUDA graphs."""
+    return bool(jobs) and all(_graphs_work_for(job) for job in jobs)
 
 
 def _graphs_work_for(job: Job) -> bool:

@@ -20,11 +20,11 @@ from noisychannel.data.batches import Rows, plan_batches
 from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource, open_corpus
 from noisychannel.errors import NoisyChannelError
-from noisychannel.models.registry import ROLES, Role
+from noisychannel.models.registry import ROLES, ModelDescription, Role
 from noisychannel.models.word_list import Trie
 from noisychannel.runs import RunDirectory
 from noisychannel.tensors import save_tensors
-from noisychannel.training.config import RunConfig
+from noisychannel.training.config import RunConfig, TrainingConfig
 from noisychannel.training.events import Advanced, DevEvaluation, Event, Finished, Listener, Started
 from noisychannel.training.log import WORD_LIST, MetricsLog
 from noisychannel.training.state import TrainingState, derive_seed
@@ -65,13 +65,7 @@ class Learner:
         self.dev_corpus = open_corpus(self.files.data_dir, ROLES[role].trained_on, "dev")
 
         torch.manual_seed(derive_seed(config.seed, role, "weights"))
-        input_codec, output_codec = self.files.codecs()
-        description = ROLES[role].describe(
-            own,
-            {"input": len(input_codec), "output": len(output_codec)},
-            reads_features=DataSource(config.data).lm_reads_features,
-            copies=_copies(role, input_codec, output_codec) if own.copy else (),
-        )
+        description = describe_model(job)
         self.model = description.build().to(world.device)
         # On a GPU the learning rate is a tensor, so that a CUDA graph of the optimiser step reads its current value.
         on_gpu = world.device.type == "cuda"
@@ -161,7 +155,7 @@ class Learner:
         """The number of updates between two evaluations on dev; None if there is one at the end of each epoch."""
         if self.training.evaluate_every is not None:
             return self.training.evaluate_every
-        every = min(max(len(self.updates), FEWEST_UPDATES), MOST_UPDATES)
+        every = evaluation_interval(self.training, len(self.updates))
         return None if every == len(self.updates) else every
 
     @property
@@ -273,6 +267,23 @@ class Learner:
             group["lr"].fill_(self.state.learning_rate)
         else:
             group["lr"] = self.state.learning_rate
+
+
+def describe_model(job: Job) -> ModelDescription:
+    """The model of a job: its class and sizes."""
+    role, own = job.role, job.config.model(job.role)
+    input_codec, output_codec = RunDirectory(job.run_dir).codecs()
+    return ROLES[role].describe(
+        own,
+        {"input": len(input_codec), "output": len(output_codec)},
+        reads_features=DataSource(job.config.data).lm_reads_features,
+        copies=_copies(role, input_codec, output_codec) if own.copy else (),
+    )
+
+
+def evaluation_interval(training: TrainingConfig, per_epoch: int) -> int:
+    """The number of updates between two evaluations on dev, if an epoch has so many."""
+    return training.evaluate_every or min(max(per_epoch, FEWEST_UPDATES), MOST_UPDATES)
 
 
 def _copies(role: Role, input_codec: Codec, output_codec: Codec) -> list[int]:

@@ -18,13 +18,14 @@ from noisychannel.data.sources import SOURCE_KEYS, SourceFiles, Sources, compare
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.registry import ROLES, Role
+from noisychannel.models.seen import Seen
 from noisychannel.run_files import WORK, directory_name
 from noisychannel.run_records import DataRecord
 from noisychannel.runs import RunDirectory
 from noisychannel.tensors import load_shapes
 from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.events import Finished, Listener
-from noisychannel.training.jobs import choose_processes, run_jobs
+from noisychannel.training.jobs import choose_processes, run_jobs, trained_in_graphs
 from noisychannel.training.learner import Job
 from noisychannel.training.lock import locked_run
 from noisychannel.training.log import check_regular, forget_after
@@ -32,6 +33,7 @@ from noisychannel.training.loop import train_model
 from noisychannel.training.memory import check_prepared, check_sizes, processes_that_fit
 from noisychannel.training.removal import clear_run, leaving_no_data, remove, remove_data, remove_unfinished_files
 from noisychannel.training.state import TrainingState
+from noisychannel.training.timing import describe_times, training_times
 from noisychannel.training.world import World
 
 Say = Callable[[str], object]
@@ -46,16 +48,19 @@ FREE_TO_CHANGE = LIMITS | {
 A linear schedule depends on its limit, so there the limits may not differ."""
 
 
-def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: bool = False) -> list[Finished]:
+def train_run(
+    config: RunConfig, listen: Listener, say: Say = print, overwrite: bool = False, estimate: bool = False
+) -> list[Finished]:
     """Train the models of a configuration into its run directory. Finished models stay as they are.
 
-    Under torchrun every process calls this; only the leading one returns results.
+    ``estimate``: first measure some updates and say how long it will take (in one process, without CUDA graphs). Under
+    torchrun every process calls this; only the leading one returns results.
     """
     world = World.join(config.device)
     run = RunDirectory(Path(config.run_dir))
     try:
         if world.size == 1:
-            return train_runs([config], listen, say, overwrite)
+            return train_runs([config], listen, say, overwrite, estimate)
         with locked_run(run) if world.leads else nullcontext() as lock:
             if lock is not None:
                 jobs = _prepare_run(run, config, say, overwrite, lock.begun)
@@ -71,7 +76,7 @@ def train_run(config: RunConfig, listen: Listener, say: Say = print, overwrite: 
 
 
 def train_runs(
-    configs: Sequence[RunConfig], listen: Listener, say: Say = print, overwrite: bool = False
+    configs: Sequence[RunConfig], listen: Listener, say: Say = print, overwrite: bool = False, estimate: bool = False
 ) -> list[Finished]:
     """Train several runs at once, such as one per seed. On a GPU, models of one shape are trained together."""
     with ExitStack() as stack:
@@ -87,7 +92,11 @@ def train_runs(
             return []
         device = choose_device(configs[0].device)
         processes = processes_that_fit(jobs, choose_processes(len(jobs), device, configs[0].jobs), say)
-        finished = run_jobs(_with_threads(jobs, configs), processes, listen, say, locks)
+        jobs = _with_threads(jobs, configs)
+        if estimate and not trained_in_graphs(jobs):
+            for line in describe_times(jobs, training_times(jobs, processes, device), processes):
+                say(line)
+        finished = run_jobs(jobs, processes, listen, say, locks)
         for config in configs:
             _close(RunDirectory(Path(config.run_dir)), jobs, say)
         return finished
@@ -145,7 +154,8 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         codecs = _codecs(run)
         _verify_models(run, config)
         if not (jobs := _jobs(run, config, run.header().groups)):
-            _check_sources(run, config, say)
+            if _check_sources(run, config, say) and _counts_pairs(record):
+                _add_seen(run, config, say)
             remove_data(run)
             say(
                 f"{run.path}: nothing to do, every model is trained. A model that stopped at its limit continues with "
@@ -165,7 +175,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
             remove(place.data_dir)
     # Nothing is removed before the new data has been read without errors.
     with leaving_no_data(run):
-        prepared = prepare(config.data, lambda group: _data_dir(run, group, resumed), codecs)
+        prepared = prepare(config.data, lambda group: _data_dir(run, group, resumed), codecs, say)
         hashes = sources.record()
         for group, data in prepared.items():
             check_prepared(config, roles, data, group)
@@ -180,6 +190,8 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         if not resumed:
             _settle(run.group(group), data)
             run.group(group).write_codecs(data.input_codec, data.output_codec)
+        if _counts_pairs(record):
+            _write_seen(run.group(group), data)
         _write_group(run.group(group), record, data, group, hashes)
     if list(prepared) != [""]:
         run.write_config(dump_config(record))
@@ -307,8 +319,37 @@ def _changed(run: RunDirectory, key: str, *files: str) -> BadInputError:
     )
 
 
-def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> None:
-    """Refuse data that has changed since the models were trained. If its bytes differ, what the models see counts."""
+def _counts_pairs(config: RunConfig) -> bool:
+    """Whether a run keeps counts of its pairs: if it has a model of outputs given inputs."""
+    return any(ROLES[role].trained_on == "pairs" for role in config.models)
+
+
+def _write_seen(run: RunDirectory, data: Prepared) -> None:
+    """The term ``seen`` of a group, from its encoded pairs."""
+    inputs, outputs = data.real_pairs()
+    assert inputs is not None
+    run.write_seen(Seen.of(*inputs, *outputs, max(map(len, (data.input_codec, data.output_codec)))))
+
+
+def _add_seen(run: RunDirectory, config: RunConfig, say: Say) -> None:
+    """Count the pairs of a finished run if an earlier version has not, or if the counts were removed."""
+    if all(group.seen_file.exists() for group in run.groups()):
+        return
+    with leaving_no_data(run):
+        prepared = prepare(config.data, lambda group: run.group(group).data_dir, _codecs(run))
+        for group, data in prepared.items():
+            _check_data(run.group(group), data, config)
+    for group, data in prepared.items():
+        _write_seen(run.group(group), data)
+        run.group(group).record_prepared()
+    say(f"{run.path}: the training pairs were counted (seen)")
+
+
+def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> bool:
+    """Refuse data that has changed since the models were trained. If its bytes differ, what the models see counts.
+
+    Returns whether all files are there.
+    """
     recorded = run.header().data.sources
     differences = compare(config.data, recorded)
     for key, reason in differences.missing.items():
@@ -317,11 +358,12 @@ def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> None:
         for key, file in differences.changed.items() if recorded else ():
             raise _changed(run, key, file)
     if not differences.changed or differences.missing:
-        return
+        return not differences.missing
     with leaving_no_data(run):
         prepared = prepare(config.data, lambda group: run.group(group).data_dir, _codecs(run))
         for group, data in prepared.items():
             _check_data(run.group(group), data, config)
+    return True
 
 
 def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:

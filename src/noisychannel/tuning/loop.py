@@ -12,7 +12,7 @@ whose score is below that of the start weights is not chosen at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,6 +69,15 @@ class TuningResult:
     """The p-value of the difference between this decoding and that with the start weights; None if they are these."""
 
     @property
+    def alone_score(self) -> float | None:
+        """The metric of the decoding with the proposing model alone; None if there was none."""
+        for step in self.history:
+            others = [weight for name, weight in step.weights.by_name().items() if name != "direct"]
+            if step.weights.direct == 1 and not any(others):
+                return step.decoded_score
+        return None
+
+    @property
     def remark(self) -> str:
         """What to know about the weights; empty if the dev items tell that they are better than the start weights."""
         if self.p_start is None:
@@ -113,12 +122,10 @@ def tune(
         history.append(TuningStep(weights, pool_score, score, len(pool)))
         return added
 
-    alone = [system.weights({})] if system.fixed.direct else []
-    # A model of weight zero is not run: outputs of such a start lack terms, and system.start runs all.
-    tried = [start, *known, *alone, *([system.start, *system.neighbours] if iterations else [])]
-    for weights in dict.fromkeys(tried):
+    for weights in _first_weights(system, iterations, start, known):
         measure(weights)
 
+    system, start, history = _without_idle(system, start, history, pool)
     share = 1.0
     for _ in range(iterations if system.free else 0):
         candidates = pool.under(system)
@@ -150,6 +157,42 @@ def tune(
     score = float(expected.expected(system.vector(history[chosen].weights)[None])[0])
     p_start = paired_bootstrap(pool.metric, statistics[chosen], statistics[0], seed=seed) if chosen else None
     return _result(system, pool, history, chosen, score, p_start)
+
+
+def _without_idle(
+    system: System, start: Weights, history: list[TuningStep], pool: CandidatePool
+) -> tuple[System, Weights, list[TuningStep]]:
+    """Further terms that are 0 for every output so far cannot be tuned: their weights stay at the start weights.
+
+    The decodings so far count as decodings with these weights, which change nothing.
+    """
+    if not system.extra:
+        return system, start, history
+    candidates_FT = pool.under(system).terms_FT
+    idle = {
+        name: start.extra[name]
+        for n, name in enumerate(system.terms)
+        if name in system.extra and not candidates_FT[:, n].any()
+    }
+    if not idle:
+        return system, start, history
+
+    def with_start(weights: Weights) -> Weights:
+        return Weights.of({**weights.by_name(), **idle})
+
+    return system.fixing(idle), start, [replace(step, weights=with_start(step.weights)) for step in history]
+
+
+def _first_weights(system: System, iterations: int, start: Weights, known: Sequence[Weights]) -> list[Weights]:
+    """What is decoded before anything is optimised."""
+    alone = [system.weights({})] if system.fixed.direct else []
+    # A model of weight zero is not run: outputs of such a start lack terms, and system.start runs all.
+    return list(dict.fromkeys([start, *known, *alone, *([system.start, *system.neighbours] if iterations else [])]))
+
+
+def most_decodings(system: System, iterations: int, known: int = 0) -> int:
+    """How often ``tune`` decodes the development set at most, if so many weights are known."""
+    return len(_first_weights(system, iterations, system.start, ())) + known + (iterations if system.free else 0)
 
 
 def _result(

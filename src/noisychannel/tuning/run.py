@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 
 from noisychannel.arguments import Count, CountOrZero, Seed, check_bounds
 from noisychannel.confidence import Confidence
@@ -24,10 +23,12 @@ from noisychannel.run_files import FIT
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS, SYSTEMS, System, check_used, unused_settings
 from noisychannel.tuning.confidence import fit_confidence, judged_lists
-from noisychannel.tuning.loop import TuningResult, tune
+from noisychannel.tuning.loop import TuningResult, most_decodings, tune
 from noisychannel.tuning.pool import CandidatePool
 from noisychannel.weights import TermSource, TunedSystem, known_terms, system_of, write_systems
 
+REPEATED = 0.5
+"""If this share of the training pairs are repetitions, seen is used unless systems are named."""
 FEW_PAIRS = 100
 """Weights tuned on fewer dev pairs fit these pairs rather than the task."""
 
@@ -39,7 +40,7 @@ class TuneOptions:
     Args:
         systems: Which systems to tune, such as direct+lm; all that the run has models for if not given.
         terms: Further terms, as NAME=KIND:RUN; KIND is lm (a second language model), density_ratio (a language model
-            that is subtracted) or word_list.
+            that is subtracted), word_list or seen (counts of the pairs of a run).
         metric: What to optimise.
         tokenize: sacrebleu's tokenizer for bleu.
         n_best: Length of the n-best lists.
@@ -173,18 +174,25 @@ def _tune_systems(
     texts = [known.__getitem__ for group in groups for known in group.texts]
     pool = CandidatePool(metric, references, texts)
     results: list[TuningResult] = []
-    with reporter.counting("tune") as progress:
-
-        @cache
-        def decode_once(weights: Weights) -> list[list[Hypothesis]]:
-            return [n_best for group in groups for n_best in group.decode(weights, options, progress)]
+    # The last decoding is for the confidence. Most systems decode less often than they may, and share decodings: what
+    # they leave out counts as done.
+    most = [
+        most_decodings(system, options.iterations, sum(system.contains(smaller) for smaller in systems[:n])) + 1
+        for n, system in enumerate(systems)
+    ]
+    with reporter.counting("tune", sum(most) * len(references)) as progress:
+        decoded: dict[Weights, list[list[Hypothesis]]] = {}
 
         def decode(weights: Weights) -> list[list[Hypothesis]]:
             # A further term of weight zero changes nothing: systems with and without it share the decoding.
-            extra = {name: weight for name, weight in weights.extra.items() if weight}
-            return decode_once(replace(weights, extra=extra))
+            weights = replace(weights, extra={name: weight for name, weight in weights.extra.items() if weight})
+            if weights in decoded:
+                progress(len(references))
+            else:
+                decoded[weights] = [n for group in groups for n in group.decode(weights, options, progress)]
+            return decoded[weights]
 
-        for system in systems:
+        for system, decodings in zip(systems, most, strict=True):
             # A larger system can do whatever a smaller one does.
             known = [
                 system.weights(result.weights.by_name())
@@ -193,6 +201,7 @@ def _tune_systems(
             ]
             results.append(tune(system, decode, pool, options.iterations, options.seed, known=known))
             lists = decode(results[-1].weights)
+            progress((decodings - 1 - len(results[-1].history)) * len(references))
             judged = judged_lists([group.dev for group in groups], [known for g in groups for known in g.texts], lists)
             confidence = fit_confidence(judged, results[-1].weights, options.n_best, options.seed)
             for of_group in run.groups():
@@ -209,8 +218,9 @@ def choose_systems(
     """The systems named, or all that the run has models for, smallest first: a larger one starts from the smaller."""
     proposer = next((role for role in PROPOSERS if run.groups()[0].has_model(role)), "direct")
     everything = [name.replace("direct", proposer) for name in SYSTEMS if name != "direct"]
-    if terms:
-        everything.append("+".join([everything[-1], *terms]))
+    chosen_terms = [name for name, source in terms.items() if source.kind != "seen" or _repeats(source)]
+    if chosen_terms:
+        everything.append("+".join([everything[-1], *chosen_terms]))
     if len(set(names)) < len(names):
         raise BadInputError(f"--systems: something is named twice in {', '.join(names)}")
     chosen = list({system.name: system for name in names or everything for system in [system_of(name, terms)]}.values())
@@ -237,6 +247,11 @@ def choose_systems(
     if not possible:
         raise BadInputError(f"{run.path}: there is nothing to tune without a direct model; {run.adding('direct')}")
     return sorted(possible, key=lambda system: len(system.free))
+
+
+def _repeats(source: TermSource) -> bool:
+    """Whether the pairs that a term was counted from are running text: then inputs come again."""
+    return RunDirectory(source.run).repeated_pairs >= REPEATED
 
 
 def terms_of(run: RunDirectory, given: Mapping[str, TermSource]) -> dict[str, TermSource]:

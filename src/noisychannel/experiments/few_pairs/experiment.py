@@ -24,8 +24,8 @@ from noisychannel.experiments.few_pairs.answers import ANSWERED, AnswerTask, rea
 from noisychannel.experiments.few_pairs.parallel import in_processes
 from noisychannel.experiments.few_pairs.scale import FewPairsScale
 from noisychannel.experiments.few_pairs.specs import RunSpec, plan_of
-from noisychannel.experiments.few_pairs.tasks import SEPARATOR, Pair, Task, write_pairs, write_words
-from noisychannel.experiments.items import Part
+from noisychannel.experiments.few_pairs.tasks import SEPARATOR, Pair, Task, Word, write_pairs, write_words
+from noisychannel.experiments.items import Part, at_most
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.settings import Setup
 from noisychannel.fitting.facts import Facts, count_facts
@@ -36,6 +36,8 @@ from noisychannel.training.config import RunConfig
 from noisychannel.training.run import prepare_run
 
 VOCABULARIES = "vocabularies"
+MATERIAL = 20_000
+"""The most words from which pairs are made up: more would not change them, and take long to read."""
 
 
 class FewPairs(Experiment):
@@ -51,10 +53,11 @@ class FewPairs(Experiment):
     ) -> None:
         """``parts_of``: the names of the parts of a block that does not have all."""
         self.scale, self.parts_of = scale, parts_of or {}
+        self.samples = any(x.running_text for x in tasks)
         self.tasks = {x.name: x.smaller(scale.dev, scale.test, scale.words) for x in tasks[: scale.tasks]}
         parts = [Part(task.name, task.dev, task.test) for task in self.tasks.values()]
         super().__init__(design, parts, setup, scale)
-        self._facts: dict[tuple[str, str, int | None, int | None], Facts] = {}
+        self._facts: dict[tuple[str, str, int | None, int | None, int], Facts] = {}
 
     # --- what the framework asks
 
@@ -64,24 +67,27 @@ class FewPairs(Experiment):
         return self.restricted_to(wanted) if wanted else self
 
     def run_name(self, row: SystemRow, role: str, seed: int) -> str:
-        model = "lm" if role in row.terms else role
-        return RunSpec.of(model, row.models[role], row.setting, seed).name
+        return RunSpec.of(row.model_of(role), row.models[role], row.setting, seed).name
 
     def run_names(self, row: SystemRow, seeds: Iterable[int]) -> dict[str, list[str]]:
-        """A run for each part."""
+        """A run for each part; parts of one task share it."""
         runs = super().run_names(row, seeds)
-        return {f"{run}/{part.name}": roles for run, roles in runs.items() for part in self.parts}
+        return {f"{run}/{self.task(part).name}": roles for run, roles in runs.items() for part in self.parts}
 
     def run(self, name: str, part: Part) -> RunDirectory:
-        return RunDirectory(self.runs / name / part.name)
+        return RunDirectory(self.runs / name / self.task(part).name)
 
-    def training_pairs(self, part: Part, pairs: int | None) -> Iterable[TrainingPair]:
-        return self.tasks[part.name].pairs(pairs)
+    def task(self, part: Part) -> Task:
+        """What a part is about; override it if several parts are about the same."""
+        return self.tasks[part.name]
 
-    def baseline(self, row: SystemRow, part: Part) -> Answer:
+    def training_pairs(self, part: Part, pairs: int | None, seed: int) -> Iterable[TrainingPair]:
+        return self.task(part).pairs(pairs, seed)
+
+    def baseline(self, row: SystemRow, part: Part, seed: int) -> Answer:
         if row.baseline in ANSWERED:
             return read_answers(self.answers_file(row.baseline, part.name))
-        return super().baseline(row, part)
+        return super().baseline(row, part, seed)
 
     def prepare(self, block: str) -> None:
         """Make the answers of systems that are no runs of ours."""
@@ -109,7 +115,7 @@ class FewPairs(Experiment):
         return [row for row in super().rows(block) if row.pairs is None or row.pairs <= most]
 
     def data_record(self) -> dict[str, Any]:
-        parts = [self.tasks[part.name] for part in self.parts]
+        parts = list({self.task(part).name: self.task(part) for part in self.parts}.values())
         return {
             "pairs": {task.name: len(task.train) for task in parts},
             **super().data_record(),
@@ -123,8 +129,8 @@ class FewPairs(Experiment):
         }
 
     def settings_record(self) -> dict[str, Any]:
-        plans = {part.name: self.plan(RunSpec("direct", "rule", None, None, s, 1), part.name).reasons
-                 for part in self.parts for s in list(self.tasks[part.name].words)[:1]}  # fmt: skip
+        names = [self.task(part).name for part in self.parts]
+        plans = {name: self.plan(RunSpec("direct", "rule", None, None, "", 1), name).reasons for name in names}
         return {**super().settings_record(), "plans": plans}
 
     # --- training, in two stages
@@ -165,8 +171,8 @@ class FewPairs(Experiment):
         for spec, part in reverse:
             file, task = self._inputs_file(spec, part), self.tasks[part]
             wanted = self.plan(spec, part).words_given_inputs
-            pairs = [pair.row() for pair in task.pairs(spec.pairs)]
-            words = [word.row() for word in task.listed(spec.setting, spec.words)]
+            pairs = [pair.row() for pair in task.pairs(spec.pairs, spec.seed)]
+            words = [word.row() for word in self.words(spec, part)]
             chosen = choose_words(words, pairs, wanted, task.tagged, seed=1)
             run = self.runs / spec.name / part
             tasks[file] = make_tasks(run, chosen, file.with_suffix(""), task.tagged, self.setup.device)
@@ -180,22 +186,31 @@ class FewPairs(Experiment):
 
     # --- plans, files and configurations
 
-    def facts(self, part: str, setting: str, pairs: int | None, words: int | None) -> Facts:
-        key = part, setting, pairs, words
+    def words_setting(self, spec: RunSpec, part: str) -> str:
+        """The setting of the words that a run may see; the first if it does not say."""
+        return spec.setting or next(iter(self.tasks[part].words))
+
+    def words(self, spec: RunSpec, part: str) -> list[Word]:
+        return self.tasks[part].listed(self.words_setting(spec, part), spec.words)
+
+    def facts(self, spec: RunSpec, part: str) -> Facts:
+        """About the pairs and words of a run."""
+        task = self.tasks[part]
+        key = part, self.words_setting(spec, part), spec.words, spec.pairs, spec.seed if task.running_text else 1
         if key not in self._facts:
-            task = self.tasks[part]
-            listed = task.listed(setting, words)
-            self._facts[key] = count_facts([x.row() for x in task.pairs(pairs)], [x.row() for x in listed])
+            pairs, words = task.pairs(spec.pairs, spec.seed), self.words(spec, part)
+            self._facts[key] = count_facts([x.row() for x in pairs], [x.row() for x in words])
         return self._facts[key]
 
     def plan(self, spec: RunSpec, part: str) -> Plan:
         """What ``fit`` chooses for the pairs and words of a run, with the ingredients of its kind."""
-        setting = spec.setting or next(iter(self.tasks[part].words))
-        return self.scale.limited(plan_of(spec.kind, self.facts(part, setting, spec.pairs, spec.words)))
+        return self.scale.limited(plan_of(spec.kind, self.facts(spec, part)))
 
     def config(self, spec: RunSpec, part: str) -> RunConfig:
         """How a run is trained; its data files are written."""
         plan, data, place = self.plan(spec, part), self._data(spec, part), self.runs / spec.name / part
+        if spec.role != "lm":
+            data.unpaired = self._material(data.unpaired, spec, part)
         common: dict[str, Any] = {"seed": spec.seed, "device": self.setup.device, "jobs": self.setup.jobs}
         if spec.role == "reverse":
             data.vocabularies = str(self.runs / f"{VOCABULARIES}-reverse" / part)
@@ -208,18 +223,32 @@ class FewPairs(Experiment):
 
     def _data(self, spec: RunSpec, part: str) -> DataConfig:
         task, folder = self.tasks[part], self.setup.work / "data" / part
-        few = "" if spec.pairs is None else f"-{spec.pairs}"
-        listed = task.listed(spec.setting or next(iter(task.words)), spec.words)
-        some = f"{f'-{spec.setting}' * bool(spec.setting)}{'' if spec.words is None else f'-{spec.words}'}"
+        few = "" if spec.pairs is None else f"-{spec.pairs}{f'-{spec.seed}' * task.running_text}"
+        listed, setting = self.words(spec, part), self.words_setting(spec, part) if spec.setting else ""
+        some = f"{f'-{setting}' * bool(setting)}{'' if spec.words is None else f'-{spec.words}'}"
         words = [write_words(folder / f"words{some}.tsv", listed, task.tagged)] if listed else []
         return DataConfig(
-            train=[write_pairs(folder / f"train{few}.tsv", task.pairs(spec.pairs), task.tagged)],
+            train=[write_pairs(folder / f"train{few}.tsv", task.pairs(spec.pairs, spec.seed), task.tagged)],
             dev=[self._dev_file(part)],
             columns="input,output,features" if task.tagged else "input,output",
             unpaired=words,
             unpaired_columns="features,output" if task.tagged else "output",
             feature_separator=SEPARATOR,
         )
+
+    def _material(self, files: list[str], spec: RunSpec, part: str) -> list[str]:
+        """The words of a run without a language model: from them pairs are made up, if any are."""
+        plan, words = self.plan(spec, part), self.words(spec, part)
+        if not (plan.reverse_made_up if spec.role == "reverse" else plan.made_up):
+            return []
+        if len(words) <= MATERIAL:
+            return files
+        file = Path(files[0]).with_suffix(".material.tsv")
+        return [write_words(file, at_most(words, MATERIAL, seed=1), self.tasks[part].tagged)]
+
+    def spelt_words(self, part: str) -> list[Word]:
+        """Words that have all symbols of words, for the vocabularies."""
+        return self.tasks[part].all_words()
 
     def _dev_file(self, part: str) -> str:
         task = self.tasks[part]
@@ -234,7 +263,7 @@ class FewPairs(Experiment):
         task, spec = self.tasks[part], RunSpec("direct", "rule", None, None, "", 1)
         plan = replace(self.plan(spec, part), made_up=0, repeat=1)
         data, some = self._data(spec, part), task.train[0].input
-        listed = [Pair(x.output if plan.copy else some, x.output, x.tags) for x in task.all_words()]
+        listed = [Pair(x.output if plan.copy else some, x.output, x.tags) for x in self.spelt_words(part)]
         data.unpaired = []
         if listed:
             file = self.setup.work / "data" / part / "symbols.tsv"
@@ -247,8 +276,8 @@ class FewPairs(Experiment):
 def covered(task: Task, setting: str) -> float:
     """The percentage of test items with a right output among the words (with its tags, if they have tags)."""
     words = set(task.words[setting])
-    right = [any((text, item.features) in words for text in item.references) for item in task.test]
-    return 100 * sum(right) / len(right)
+    right = [item for item in task.test if any((text, item.features) in words for text in item.references)]
+    return 100 * sum(item.count for item in right) / sum(item.count for item in task.test)
 
 
 def _spec(run: str) -> tuple[RunSpec, str]:

@@ -20,14 +20,20 @@ def in_processes(setup: Setup, work: Callable[[T], str], tasks: Sequence[T], mos
     """Do each task, and say what it returns; at most ``most`` at a time. With one job, in this process."""
     number = choose_processes(len(tasks), choose_device(setup.device), setup.jobs or most)
     if number <= 1 or len(tasks) <= 1:
-        for task in tasks:
-            setup.say(work(task))
+        with setup.reporter.counting("work, tasks", len(tasks)) as advance:
+            for task in tasks:
+                setup.say(work(task))
+                advance(1)
         return
-    with ProcessPoolExecutor(number, BOUND, torch.set_num_threads, (max(1, cores() // number),)) as pool:
+    with (
+        setup.reporter.counting("work, tasks", len(tasks)) as advance,
+        ProcessPoolExecutor(number, BOUND, torch.set_num_threads, (max(1, cores() // number),)) as pool,
+    ):
         futures = [pool.submit(work, task) for task in tasks]
         try:
             for future in as_completed(futures):
                 setup.say(future.result())
+                advance(1)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 kill_children()

@@ -84,12 +84,10 @@ DESIGNS: dict[Side, Design] = {
 class Pronunciation(FewPairs):
     """One direction."""
 
-    def baseline(self, row: SystemRow, part: Part) -> Answer:
-        return (
-            most_similar(self.training_pairs(part, row.pairs))
-            if row.baseline == "nearest"
-            else super().baseline(row, part)
-        )
+    def baseline(self, row: SystemRow, part: Part, seed: int) -> Answer:
+        if row.baseline == "nearest":
+            return most_similar(self.training_pairs(part, row.pairs, seed))
+        return super().baseline(row, part, seed)
 
 
 def most_similar(pairs: Iterable[TrainingPair]) -> Answer:

@@ -17,7 +17,7 @@ WORDS = (0, 1_000)
 
 def row(name: str, system: str, kind: str = "rule", setting: str = "", seeds: int | None = None) -> SystemRow:
     """A row whose models all have the same ingredients."""
-    roles = ("direct", "channel", "lm", "word_list")
+    roles = ("direct", "channel", "lm", "word_list", "seen")
     return SystemRow(name=name, setting=setting, system=system, models=dict.fromkeys(roles, kind), seeds=seeds)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from noisychannel.atomic import write_text
 from noisychannel.data.rows import Row
+from noisychannel.errors import BadInputError
 from noisychannel.experiments.items import Item, at_most, sample
 
 SEPARATOR = ";"
@@ -46,14 +47,26 @@ class Task:
     test: tuple[Item, ...]
     words: Mapping[str, tuple[Word, ...]]
     """By setting; an empty name if there is one setting only."""
+    running_text: bool = False
+    """Whether the pairs are tokens in the order of a text. Seed k then has the k-th sample of neighbouring tokens."""
 
     @property
     def tagged(self) -> bool:
         return any(pair.tags for pair in self.train)
 
-    def pairs(self, number: int | None) -> list[Pair]:
-        """Training pairs; a smaller number is the beginning of a larger one."""
-        return sample(self.train, number, seed=1)
+    def pairs(self, number: int | None, seed: int = 1) -> list[Pair]:
+        """Training pairs; a smaller number is the beginning of a larger one, and the seed does not matter.
+
+        Of running text, sample k of n tokens is lines (k - 1) n + 1 to k n.
+        """
+        if not self.running_text or number is None:
+            return sample(self.train, number, seed=1)
+        if seed * number > len(self.train):
+            raise BadInputError(
+                f"{self.name}: {len(self.train):,} training tokens have no sample {seed} of {number:,}; "
+                f"the samples of {number:,} end with {len(self.train) // number}"
+            )
+        return list(self.train[(seed - 1) * number : seed * number])
 
     def listed(self, setting: str, number: int | None) -> list[Word]:
         """Words of a setting, at most ``number``."""

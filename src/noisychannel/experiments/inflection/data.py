@@ -13,20 +13,19 @@ The unpaired lists have the answers to most test items, as the lists of the pape
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from itertools import combinations
 from pathlib import Path
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from noisychannel.data.files import read_lines
 from noisychannel.errors import BadInputError
+from noisychannel.experiments.tables import DATA_OPTION, existing_file, read_table
 
 T = TypeVar("T")
 
 TABLE = ("lemma", "form", "attributes")
 LIST = ("attributes", "form", "sources")
 """The columns of the files."""
-DATA_OPTION = "name the folder of the data with --data"
 
 
 class Pair(NamedTuple):
@@ -62,12 +61,14 @@ def read_wiktionary(directory: Path, part: Literal["noun", "verb"]) -> dict[str,
     No lemma is in two splits, and no type lacks a split.
     """
     fix = f"make it from the public release wiktionary-morphology-1.1 (columns {', '.join(TABLE)}), or {DATA_OPTION}"
-    files = [_existing(directory / "durrett2013" / f"de_{part}.{split}.tsv", fix) for split in ("train", "dev", "test")]
+    files = [
+        existing_file(directory / "durrett2013" / f"de_{part}.{split}.tsv", fix) for split in ("train", "dev", "test")
+    ]
     types: dict[str, TrainDevTest[Pair]] = {}
     lemmas: dict[Path, set[str]] = {}
     for split, file in enumerate(files):
         lemmas[file] = set()
-        for lemma, form, attributes in _rows(file, TABLE):
+        for lemma, form, attributes in read_table(file, TABLE):
             types.setdefault(attributes, TrainDevTest([], [], []))[split].append(Pair(lemma, form))
             lemmas[file].add(lemma)
     for one, other in combinations(files, 2):
@@ -93,28 +94,30 @@ def read_sigmorphon(directory: Path, year: Literal[2017, 2023]) -> TrainDevTest[
     else:
         names, columns = ("deu.trn", "deu.dev", "deu.tst"), ("lemma", "tags", "form")
     fix = f"get it from the public data of the SIGMORPHON {year} shared task, or {DATA_OPTION}"
-    files = [_existing(directory / f"sigmorphon{year}" / name, fix) for name in names]
+    files = [existing_file(directory / f"sigmorphon{year}" / name, fix) for name in names]
     order = [columns.index(column) for column in TaggedPair._fields]
-    return TrainDevTest(*([TaggedPair(*(row[i] for i in order)) for row in _rows(file, columns)] for file in files))
+    return TrainDevTest(
+        *([TaggedPair(*(row[i] for i in order)) for row in read_table(file, columns)] for file in files)
+    )
 
 
 def read_language(directory: Path, language: str, size: Literal["low", "medium"]) -> TrainDevTest[TaggedPair]:
     """A language of the shared task of 2017, with 100 (low) or 1,000 training pairs. Splits share lemmas."""
     names = f"{language}-train-{size}", f"{language}-dev", f"{language}-uncovered-test"
     return TrainDevTest(
-        *([TaggedPair(*row) for row in _rows(_task_file(directory, name), TaggedPair._fields)] for name in names)
+        *([TaggedPair(*row) for row in read_table(_task_file(directory, name), TaggedPair._fields)] for name in names)
     )
 
 
 def read_forms(directory: Path, language: str) -> list[tuple[str, str]]:
     """Tags and form: those of the high training set of 2017, each once."""
-    rows = _rows(_task_file(directory, f"{language}-forms"), ("tags", "form"))
+    rows = read_table(_task_file(directory, f"{language}-forms"), ("tags", "form"))
     return list(dict.fromkeys((tags, form) for tags, form in rows))
 
 
 def _task_file(directory: Path, name: str) -> Path:
     fix = f"get it from the public data of the SIGMORPHON 2017 shared task, or {DATA_OPTION}"
-    return _existing(directory / "sigmorphon2017" / name, fix)
+    return existing_file(directory / "sigmorphon2017" / name, fix)
 
 
 # --- unpaired lists
@@ -122,10 +125,10 @@ def _task_file(directory: Path, name: str) -> Path:
 
 def read_unpaired(file: Path, sources: Collection[str] | None = None) -> dict[str, list[str]]:
     """The forms of each type, in file order, each once; with ``sources``, only forms that one of these attests."""
-    file = _existing(file, f"the language model needs a list of forms; {DATA_OPTION}")
+    file = existing_file(file, f"the language model needs a list of forms; {DATA_OPTION}")
     types: dict[str, dict[str, None]] = {}
     seen: set[str] = set()
-    for attributes, form, attested in _rows(file, LIST):
+    for attributes, form, attested in read_table(file, LIST):
         forms = types.setdefault(attributes, {})  # a dict keeps the order
         named = attested.split(",")
         seen.update(named)
@@ -135,30 +138,3 @@ def read_unpaired(file: Path, sources: Collection[str] | None = None) -> dict[st
         if source not in seen:
             raise BadInputError(f"{file}: no form of the source {source!r}; its sources are {', '.join(sorted(seen))}")
     return {attributes: list(forms) for attributes, forms in types.items()}
-
-
-# --- files
-
-
-def _existing(file: Path, fix: str) -> Path:
-    """The file, with or without .xz."""
-    plain = file.with_suffix("") if file.suffix == ".xz" else file
-    for candidate in (file, plain, plain.with_name(f"{plain.name}.xz")):
-        if candidate.is_file():
-            return candidate
-    raise BadInputError(f"{plain}: no such file, also not with .xz; {fix}")
-
-
-def _rows(file: Path, columns: Sequence[str]) -> Iterator[list[str]]:
-    """The values of each line; as many as there are columns, and none empty."""
-    for line in read_lines(file):
-        values = line.text.split("\t")
-        if len(values) != len(columns):
-            raise BadInputError(
-                f"{line.where}: {len(values)} tab-separated columns, but {len(columns)} are expected "
-                f"({', '.join(columns)})"
-            )
-        if not all(map(str.strip, values)):
-            empty = next(column for column, value in zip(columns, values, strict=True) if not value.strip())
-            raise BadInputError(f"{line.where}: the column {empty} is empty; fill it or remove the line")
-        yield values

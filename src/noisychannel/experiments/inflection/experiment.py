@@ -107,7 +107,8 @@ class Inflection(Experiment):
     def reads_features(self, run: str) -> bool:
         return not self.grouped(run)
 
-    def training_pairs(self, part: Part, pairs: int | None) -> Iterable[TrainingPair]:
+    def training_pairs(self, part: Part, pairs: int | None, seed: int) -> Iterable[TrainingPair]:
+        del seed
         train = sample(self.tables[part.name].train, pairs, seed=1)
         return [(pair.lemma, pair.form, self._features(pair)) for pair in train]
 

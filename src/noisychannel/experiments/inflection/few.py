@@ -37,7 +37,9 @@ ALL_PAIRS = "all"
 
 
 def few_rows(pairs: Sequence[int]) -> tuple[SystemRow, ...]:
-    """Copying with all pairs; what ``fit`` chooses with all and with few; rules beside the few."""
+    """Copying with all pairs, and an ensemble of its seeds; what ``fit`` chooses with all and with few; rules beside
+    the few.
+    """
 
     def with_models(row: SystemRow, name: str, runs: str, setting: str) -> SystemRow:
         models = {**row.models, "direct": runs, "channel": runs}
@@ -45,7 +47,10 @@ def few_rows(pairs: Sequence[int]) -> tuple[SystemRow, ...]:
 
     settings = (PAPER, STRICT)
     rows = [with_models(DIRECT, "copying", "copy", PAPER)]
-    rows += [with_models(FULL_BETTER, "copying", "copy", setting) for setting in settings]
+    for setting in settings:
+        copying = with_models(FULL_BETTER, "copying", "copy", setting)
+        name = f"{copying.name}, ensemble of the seeds"
+        rows += [copying, replace(copying, name=name, choose="ensemble", weights_of=copying.name)]
     chosen = "as fit chooses"
     for setting in settings:
         runs = f"fit-{ALL_PAIRS}-{setting}"
