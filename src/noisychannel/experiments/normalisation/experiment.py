@@ -54,6 +54,7 @@ def _design(text: Text, about: str) -> Design:
         name=f"normalisation-{text}",
         about=about,
         blocks=BLOCKS,
+        quick_blocks=("open",),
         average="separate",
         part_noun="set",
         seed_noun="sample",
