@@ -482,7 +482,7 @@ def test_checksums_are_those_of_the_files(run: Path) -> None:
     header = RunDirectory.open(run).header()
     models = [f"{role}/{file}" for role in ("channel", "direct", "lm") for file in ("config.json", "model.safetensors")]
     vocabularies = [f"{side}.vocabulary.json" for side in SIDES]
-    assert list(header.files) == sorted([*models, *vocabularies, "lm/word_list.safetensors"])
+    assert list(header.files) == sorted([*models, *vocabularies, "lm/word_list.safetensors", "seen.safetensors"])
     assert all(checksum(run / name) == recorded for name, recorded in header.files.items())
 
 

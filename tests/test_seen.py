@@ -390,15 +390,22 @@ def test_a_term_that_is_zero_everywhere_keeps_its_weight_and_changes_no_other() 
         lists.append([right, wrong])
 
     def decode(weights: Weights) -> list[list[Hypothesis]]:
+        asked.append(weights)
+
         def score(hypothesis: Hypothesis) -> float:
             return sum(w * (hypothesis.terms()[name] or 0.0) for name, w in weights.by_name().items())
 
         return [sorted(hypotheses, key=score, reverse=True) for hypotheses in lists]
 
+    asked: list[Weights] = []
+
     def tuned(name: str, known: Sequence[Weights] = ()) -> Weights:
         system = make_system(name, {"seen": FreeWeight("seen", start=1.5, spread=1.0)})
         pool = CandidatePool(metric, [["r"]] * 40, [{(4,): "r", (5,): "w"}.__getitem__] * 40)
-        return tune(system, decode, pool, known=known).weights
+        asked.clear()
+        result = tune(system, decode, pool, known=known)
+        assert [step.weights for step in result.history] == asked, "the history is what was decoded"
+        return result.weights
 
     plain = tuned("direct+lm")
     assert plain != make_system("direct+lm").start, "a tuning that does nothing tests nothing"

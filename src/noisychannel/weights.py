@@ -74,7 +74,7 @@ class TermSource:
             case "density_ratio":
                 return FreeWeight(name, start=-0.25, spread=0.8, floor=-float("inf"), ceiling=0.0)
             case "seen":
-                return FreeWeight(name, start=5.0, spread=1.0)
+                return FreeWeight(name, start=10.0, spread=1.0)
 
     def file(self) -> Path:
         """The file that it is loaded from."""

@@ -88,10 +88,6 @@ class Sequences(NamedTuple):
         np.cumsum([len(ids) for ids in sequences], out=starts[1:])
         return Sequences(np.fromiter((i for ids in sequences for i in ids), np.int32, int(starts[-1])), starts)
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Sequences:
-        """The sequences ``rows``, in memory."""
-        return Sequences.of([self[int(n)].tolist() for n in rows])
-
     @property
     def lengths(self) -> LengthArray:
         return np.diff(self.starts)

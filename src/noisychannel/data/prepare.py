@@ -20,7 +20,7 @@ import numpy as np
 from noisychannel.atomic import cannot_write
 from noisychannel.data.augment import AugmentConfig, Augmented, augment
 from noisychannel.data.codec import Codec
-from noisychannel.data.corpus import Corpus, SequenceName, Sequences, SequenceWriter
+from noisychannel.data.corpus import Corpus, LengthArray, SequenceName, Sequences, SequenceWriter
 from noisychannel.data.encoding import Counts, RowEncoder
 from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel, read_unpaired
 from noisychannel.errors import BadInputError
@@ -88,13 +88,13 @@ class Prepared:
     directory: Path
     counts: dict[Split, Counts]
 
-    def real_pairs(self) -> Corpus:
-        """The pairs of data.train, each as often as it is there: no further or made-up ones, and no repetitions."""
-        corpus, counts = open_corpus(self.directory, "pairs", "train"), self.counts["train"]
-        assert corpus.inputs is not None
-        # They come first, see SPLITS, each with its repetitions.
-        rows = counts.repeat * np.arange(counts.lines - counts.dropped)
-        return Corpus(corpus.inputs.take(rows), corpus.outputs.take(rows))
+    def real_pairs(self) -> LengthArray:
+        """Where the pairs of data.train are in the training corpus, without their repetitions.
+
+        They come first, see ``SPLITS``; pairs that were made follow.
+        """
+        counts = self.counts["train"]
+        return counts.repeat * np.arange(counts.lines - counts.dropped)
 
     def summary(self) -> str:
         """The counts in one line."""

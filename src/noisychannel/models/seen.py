@@ -15,7 +15,6 @@ Shapes: B batch, I input positions, J output positions, N outputs stepped togeth
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -75,25 +74,29 @@ class Seen(nn.Module):
         output_ids: npt.NDArray[Any],
         output_starts: IntArray,
         vocab_size: int,
+        rows: IntArray | None = None,
         most_symbols: int = MOST_SYMBOLS,
     ) -> Seen:
         """The term of pairs, both sides with EOS; sequence n is ``ids[starts[n] : starts[n + 1]]``.
 
-        ``vocab_size``: that of the larger vocabulary.
+        ``vocab_size``: that of the larger vocabulary. ``rows``: the pairs that count; all if not given.
         """
-        pairs = [
-            (tuple(input_ids[a:b].tolist()), tuple(output_ids[c:d].tolist()))
-            for a, b, c, d in zip(input_starts, input_starts[1:], output_starts, output_starts[1:], strict=False)
-        ]
-        pairs = [pair for pair in pairs if UNK not in pair[0]]
-        often = Counter(x for x, _ in pairs)
+        rows = np.arange(len(input_starts) - 1) if rows is None else rows
+        # Only hashes of all inputs are in memory at a time.
+        hashes = (hash(input_ids[input_starts[n] : input_starts[n + 1]].tobytes()) for n in rows)
+        _, which, often = np.unique(np.fromiter(hashes, np.int64, len(rows)), return_inverse=True, return_counts=True)
+        often = often[which]
+        lengths = np.diff(input_starts)[rows] + np.diff(output_starts)[rows]
         least = 1
-        while sum(len(x) + len(y) for x, y in pairs) > most_symbols:
+        while lengths[often >= least].sum() > most_symbols:
             least *= 2
-            pairs = [(x, y) for x, y in pairs if often[x] >= least]
-        lengths = [len(x) + len(y) for x, y in pairs]
-        ids = np.fromiter((symbol for x, y in pairs for symbol in x + y), np.int64, sum(lengths))
-        trie, counts = Trie.counted(ids, np.cumsum([0, *lengths]), vocab_size)
+        pairs = [
+            (input_ids[input_starts[n] : input_starts[n + 1]], output_ids[output_starts[n] : output_starts[n + 1]])
+            for n in rows[often >= least]
+        ]
+        pairs = [(x, y) for x, y in pairs if UNK not in x]
+        ids = np.concatenate([np.zeros(0, np.int64), *(side for pair in pairs for side in pair)])
+        trie, counts = Trie.counted(ids, np.cumsum([0, *(len(x) + len(y) for x, y in pairs)]), vocab_size)
         return Seen(trie, torch.from_numpy(counts).int())
 
     @staticmethod

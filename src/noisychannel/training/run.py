@@ -318,9 +318,10 @@ def _counts_pairs(config: RunConfig) -> bool:
 
 def _write_seen(run: RunDirectory, data: Prepared) -> None:
     """The term ``seen`` of a group, from its encoded pairs."""
-    inputs, outputs = data.real_pairs()
+    inputs, outputs = open_corpus(data.directory, "pairs", "train")
     assert inputs is not None
-    run.write_seen(Seen.of(*inputs, *outputs, max(map(len, (data.input_codec, data.output_codec)))))
+    symbols = max(len(data.input_codec), len(data.output_codec))
+    run.write_seen(Seen.of(*inputs, *outputs, symbols, data.real_pairs()))
 
 
 def _add_seen(run: RunDirectory, config: RunConfig, say: Say) -> None:

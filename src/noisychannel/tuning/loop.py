@@ -119,7 +119,8 @@ def tune(
     for weights in dict.fromkeys(tried):
         measure(weights)
 
-    system, start, history = _without_idle(system, start, history, pool)
+    decoded = tuple(history)
+    system, history = _without_idle(system, start, history, pool)
     share = 1.0
     for _ in range(iterations if system.free else 0):
         candidates = pool.under(system)
@@ -150,18 +151,19 @@ def tune(
     chosen = max(reaching, key=lambda n: values[n])
     score = float(expected.expected(system.vector(history[chosen].weights)[None])[0])
     p_start = paired_bootstrap(pool.metric, statistics[chosen], statistics[0], seed=seed) if chosen else None
-    return _result(system, pool, history, chosen, score, p_start)
+    result = _result(system, pool, history, chosen, score, p_start)
+    return replace(result, history=(*decoded, *history[len(decoded) :]))
 
 
 def _without_idle(
     system: System, start: Weights, history: list[TuningStep], pool: CandidatePool
-) -> tuple[System, Weights, list[TuningStep]]:
+) -> tuple[System, list[TuningStep]]:
     """Further terms that are 0 for every output so far cannot be tuned: their weights stay at the start weights.
 
     The decodings so far count as decodings with these weights, which change nothing.
     """
     if not system.extra:
-        return system, start, history
+        return system, history
     candidates_FT = pool.under(system).terms_FT
     idle = {
         name: start.extra[name]
@@ -169,12 +171,12 @@ def _without_idle(
         if name in system.extra and not candidates_FT[:, n].any()
     }
     if not idle:
-        return system, start, history
+        return system, history
 
     def with_start(weights: Weights) -> Weights:
         return Weights.of({**weights.by_name(), **idle})
 
-    return system.fixing(idle), start, [replace(step, weights=with_start(step.weights)) for step in history]
+    return system.fixing(idle), [replace(step, weights=with_start(step.weights)) for step in history]
 
 
 def _result(
