@@ -57,11 +57,10 @@ def read_data(
         file = existing_file(folder / f"{name}.{split}.tsv", fix)
         return [Token(*row) for row in islice(read_table(file, COLUMNS), most)]
 
+    first, dev, test = read("train", train), read("dev", tokens), read("test", tokens)
     file = existing_file(folder / f"{name[:2]}.words.txt", f"it has the modern words, one a line; {DATA_OPTION}")
     listed = list(dict.fromkeys(word for (word,) in read_table(file, ("word",))))
-    return NormalisationData(
-        read("train", train), read("dev", tokens), read("test", tokens), at_most(listed, words, seed=1)
-    )
+    return NormalisationData(first, dev, test, at_most(listed, words, seed=1))
 
 
 def make_task(name: str, data: NormalisationData, inputs: Mapping[str, set[str]]) -> Task:
