@@ -3,7 +3,7 @@
     pip install --no-deps german-nouns
     python tools/packaged_model.py
 
-The nouns are those of the PyPI package german-nouns (CC BY-SA 4.0): 20,000 pairs, 300 more for dev and 300 for test, and
+The nouns are those of the PyPI package german-nouns (CC BY-SA 4.0): 20,000 pairs, 300 each for dev and test, and
 all other dative plurals as unpaired outputs. Only what decoding needs is copied: models, vocabularies, weights.
 """
 
