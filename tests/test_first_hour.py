@@ -110,7 +110,7 @@ def test_a_dash_is_standard_input_everywhere(run: Path, tmp_path: Path) -> None:
 
 
 def test_standard_input_is_read_once(run: Path, tmp_path: Path) -> None:
-    for words in (["decode", str(run), "-", "-"], ["evaluate", str(run), "-", "--outputs", "-"]):
+    for words in (["decode", str(run), "-", "-"], ["evaluate", str(run), "-", "--references", "-"]):
         done = run_here(words, b"bad\n")
         assert done.returncode == 2
         assert told(done).startswith("noisychannel: standard input (-) is named twice, but can be read once")
@@ -150,7 +150,7 @@ def test_further_references_skip_the_same_blank_lines(run: Path, tmp_path: Path,
     texts = {"x": "bad\n\nk\n", "one": "baad\n\nk\n", "two": "bad\n\nkk\n", "bad": "bad\nkk\n\n"}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    words = ["evaluate", str(run), str(tmp_path / "x"), "--samples", "10", "--outputs"]
+    words = ["evaluate", str(run), str(tmp_path / "x"), "--samples", "10", "--references"]
     assert main([*words, f"{tmp_path / 'one'},{tmp_path / 'two'}"]) == 0
     assert "1 blank line skipped" in capsys.readouterr().err
     assert main([*words, f"{tmp_path / 'one'},{tmp_path / 'bad'}"]) == 2

@@ -296,7 +296,11 @@ DATA = Path(os.environ.get("NOISYCHANNEL_DATA", Path(__file__).parents[2] / "sha
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the data is not here: set NOISYCHANNEL_DATA")
 @pytest.mark.parametrize(
-    ("part", "types", "rows"), [("noun", 8, (2364, 200, 200)), ("verb", 27, (1627, 200, 200))], ids=["nouns", "verbs"]
+    ("part", "types", "rows"),
+    [
+        pytest.param("noun", 8, (2364, 200, 200), marks=pytest.mark.long, id="nouns"),
+        pytest.param("verb", 27, (1627, 200, 200), id="verbs"),
+    ],
 )
 def test_the_real_tables_and_lists(part: str, types: int, rows: tuple[int, int, int]) -> None:
     tables = read_wiktionary(DATA, part)  # type: ignore[arg-type]

@@ -413,6 +413,7 @@ def test_wrong_arguments_are_refused_before(monkeypatch: pytest.MonkeyPatch) -> 
         portable.word_log_probs(a, c, targets.float())
 
 
+@pytest.mark.long
 def test_a_gpu_compiler_takes_them(tmp_path: Path) -> None:
     script = """
 import triton
