@@ -34,12 +34,17 @@ def toy_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
+def table_of(shown: str) -> dict[str, str]:
+    """The accuracy of each system."""
+    return {line.split("|")[1].strip(): line.split("|")[2] for line in shown.splitlines() if line.startswith("| ")}
+
+
 def test_the_demo_fits_evaluates_and_explains(toy_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--run_dir", str(toy_demo), "--pairs", "40", "--jobs", "1"]) == 0
     shown = capsys.readouterr().out
     for part in ("decode uses this", "dev perplexity per symbol: direct", "bad → baad", "●", "| direct+lm"):
         assert part in shown
-    rows = {line.split("|")[1].strip(): line.split("|")[2] for line in shown.splitlines() if line.startswith("| ")}
+    rows = table_of(shown)
     assert {"identity", "rules"} < rows.keys(), "simple baselines stand beside the models"
     test = (toy_demo.with_name("run-data") / "test.tsv").read_text(encoding="utf-8").splitlines()
     same = sum(x == y for x, y in (line.split("\t") for line in test))
@@ -50,8 +55,7 @@ def test_the_demo_fits_evaluates_and_explains(toy_demo: Path, capsys: pytest.Cap
     again = capsys.readouterr()
     assert "finished before" in again.err, "what is finished is shown, not done again"
     assert "stage" not in again.err
-    shown_again = {line.split("|")[1].strip(): line.split("|")[2] for line in again.out.splitlines() if "|" in line}
-    assert shown_again["direct"] == rows["direct"]
+    assert table_of(again.out)["direct"] == rows["direct"]
 
 
 def test_a_directory_without_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
