@@ -103,8 +103,7 @@ def test_another_demo_in_its_place(toy_demo: Path, capsys: pytest.CaptureFixture
     assert "the files are not those that" in refused(capsys, toy_demo, "--pairs", "30")
     assert main([*train, "24"]) == 0
     assert content(data) == content(toy_demo.with_name("moved"))
-    assert main([*train, "30", "--overwrite"]) == 0
-    assert content(data) != content(toy_demo.with_name("moved"))
+    assert "train.tsv there is not of this demo" in refused(capsys, toy_demo, "--pairs", "30", "--overwrite")
 
 
 def test_more_pairs_than_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

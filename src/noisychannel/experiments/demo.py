@@ -21,7 +21,6 @@ from noisychannel.fitting.options import FitOptions
 from noisychannel.fitting.progress import FitReporter
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.reporting import Reporter
-from noisychannel.run_files import FIT
 from noisychannel.runs import RunDirectory
 from noisychannel.scoring import PairScorer
 from noisychannel.streams import DecodedLine
@@ -80,7 +79,7 @@ def fit_demo(options: DemoOptions, reporter: FitReporter) -> tuple[NounFiles, Fi
 
 
 def _check_places(options: DemoOptions, data: Path, nouns: NounFiles) -> None:
-    """Refuse to write over anything but what a demo wrote. ``nouns``: a copy of what goes into ``data``."""
+    """Refuse to change any file that is there. ``nouns``: a copy of what goes into ``data``."""
     if nouns.unpaired.stat().st_size == 0:
         most = len(nouns.train.read_bytes().splitlines()) - 1
         raise BadInputError(f"--pairs: must be at most {most}, so that some forms are unpaired, but is {options.pairs}")
@@ -91,8 +90,7 @@ def _check_places(options: DemoOptions, data: Path, nouns: NounFiles) -> None:
     names = {file.name for file in data.iterdir()} if data.exists() else set()
     own = {file.name: file for file in nouns}
     changed = [name for name in sorted(names & own.keys()) if (data / name).read_bytes() != own[name].read_bytes()]
-    restarts = options.overwrite and (Path(options.run_dir) / FIT).exists()
-    if not restarts and (changed or (names and names.isdisjoint(own))):
+    if changed or (names and names.isdisjoint(own)):
         raise BadInputError(
             f"--run_dir: the data would go to {data}, but {changed[0] if changed else min(names)} there is not of this "
             f"demo; {another}"
