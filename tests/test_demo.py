@@ -103,6 +103,7 @@ def test_another_demo_in_its_place(toy_demo: Path, capsys: pytest.CaptureFixture
     assert "the files are not those that" in refused(capsys, toy_demo, "--pairs", "30")
     assert main([*train, "24"]) == 0
     assert content(data) == content(toy_demo.with_name("moved"))
+    capsys.readouterr()
     assert "train.tsv there is not of this demo" in refused(capsys, toy_demo, "--pairs", "30", "--overwrite")
 
 
