@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from noisychannel import NoisyChannel
 from noisychannel.cli.main import main
 from noisychannel.packaged import PLACE
+from noisychannel.runs import RunDirectory
+from noisychannel.weights import own_terms
 
 NOUNS = {"Baum": "Bäumen", "Lehrerin": "Lehrerinnen", "Frage": "Fragen", "Hund": "Hunden"}
 
@@ -34,12 +37,23 @@ def test_it_is_small_and_tells_no_tales() -> None:
             assert ": /" not in file.read_text(encoding="utf-8"), f"{file} has an absolute path"
 
 
-def test_it_cannot_be_tuned(
+def test_it_has_what_it_records() -> None:
+    files = RunDirectory(PLACE).header().files
+    assert files
+    assert [name for name in files if not (PLACE / name).exists()] == []
+    assert "seen" not in own_terms(RunDirectory(PLACE))
+
+
+def test_it_cannot_be_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["tune", "demo"]) == 2
-    assert "demo: is part of the package" in capsys.readouterr().err
+    assert "demo: is part of the package, and cannot be tuned" in capsys.readouterr().err
+    shutil.copy(PLACE / "config.yaml", tmp_path / "config.yaml")
+    for words in ([str(PLACE / "config.yaml")], ["config.yaml", "--run_dir", str(PLACE)]):
+        assert main(["train", *words]) == 2
+        assert "demo: is part of the package, and cannot be trained" in capsys.readouterr().err
 
 
 def test_a_directory_of_that_name_comes_first(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
+import shlex
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +43,8 @@ from toys import toy_config
 V = 7
 Pair = tuple[Tokens, Tokens]
 SIDE = st.lists(st.integers(4, V - 1), max_size=2).map(tuple)
-PAIRS = st.lists(st.tuples(SIDE, SIDE), max_size=12)
+OUTPUT = st.lists(st.sampled_from([UNK, *range(4, V)]), max_size=2).map(tuple)
+PAIRS = st.lists(st.tuples(SIDE, OUTPUT), max_size=12)
 
 
 def counted(seen_pairs: Sequence[Pair], vocab_size: int = V, **options: int) -> Seen:
@@ -59,7 +62,7 @@ def by_definition(seen_pairs: Sequence[Pair], x: Tokens, prefix: Tokens) -> floa
     outputs = [(*y, EOS) for other, y in seen_pairs if other == x]
     if not outputs:
         return 0.0
-    begin = sum(y[: len(prefix)] == prefix for y in outputs)
+    begin = sum(y[: len(prefix)] == prefix for y in outputs if UNK not in y)
     return of_counts(begin, len(outputs))
 
 
@@ -67,7 +70,7 @@ def by_definition(seen_pairs: Sequence[Pair], x: Tokens, prefix: Tokens) -> floa
 
 
 @settings(max_examples=80, deadline=None)
-@given(PAIRS, st.lists(st.tuples(SIDE, SIDE), min_size=1, max_size=5))
+@given(PAIRS, st.lists(st.tuples(SIDE, OUTPUT), min_size=1, max_size=5))
 def test_steps_and_whole_outputs_are_as_defined(seen_pairs: list[Pair], asked: list[Pair]) -> None:
     term, asked = counted(seen_pairs), [*asked, *seen_pairs[:3]]
     sides = [[torch.tensor([*pair[side], EOS]) for pair in asked] for side in (0, 1)]
@@ -92,9 +95,11 @@ def test_steps_and_whole_outputs_are_as_defined(seen_pairs: list[Pair], asked: l
 @given(PAIRS)
 def test_attested_outputs_are_those_of_the_input_most_frequent_first(seen_pairs: list[Pair]) -> None:
     term = counted(seen_pairs)
-    assert term.size == (len(seen_pairs), len(set(seen_pairs)))
+    assert term.size == (len(seen_pairs), len({(x, (UNK,) if UNK in y else y) for x, y in seen_pairs}))
+    restored = Seen.restored(V, term.pairs.keys, term.counts)
+    assert restored.counts.tolist() == term.counts.tolist()
     for x in {(), (4,), (4, 5), *(x for x, _ in seen_pairs)}:
-        often = Counter(y for other, y in seen_pairs if other == x)
+        often = Counter(y for other, y in seen_pairs if other == x and UNK not in y)
         found = term.attested((*x, EOS), 100)
         assert Counter(found) == Counter(often.keys())
         assert [often[y] for y in found] == sorted(often.values(), reverse=True)
@@ -105,6 +110,23 @@ def test_an_unknown_symbol_is_not_an_input_that_was_seen() -> None:
     term = counted([((4, UNK), (5,)), ((4,), (UNK,))])
     assert term.size == (1, 1)
     assert term.attested((4, UNK, EOS), 9) == []
+
+
+def test_an_output_with_an_unknown_symbol_is_no_evidence_for_any_output() -> None:
+    x = (4,)
+    term = counted([*[(x, (UNK,))] * 60, *[(x, (5, UNK))] * 10, (x, (5,))])
+    assert term.attested((*x, EOS), 9) == [(5,)]
+    outputs: dict[Tokens, int] = {(UNK,): 0, (5, UNK): 0, (6,): 0, (): 0, (5,): 1}
+    for y, often in outputs.items():
+        found = term.log_prob(
+            torch.tensor([[*x, EOS]]), torch.tensor([2]), torch.tensor([[*y, EOS]]), torch.tensor([len(y) + 1])
+        )
+        assert float(found) == pytest.approx(math.log((often + 0.1) / 71.1))
+    # Elsewhere than at the end of a side, all go on.
+    counts = term.counts.clone()
+    counts[0] += 1
+    with pytest.raises(ValueError, match="counts do not add up"):
+        Seen.restored(V, term.pairs.keys, counts)
 
 
 def test_with_very_many_pairs_rare_inputs_are_not_counted() -> None:
@@ -196,7 +218,7 @@ def test_outputs_that_a_search_may_not_find_are_not_added() -> None:
     assert (5,) * 5 in found((5,) * 5, max_length=6)
     assert (4, 5) not in found((4, 5), barred=[5])
     assert (UNK,) not in found((UNK,))
-    assert (UNK,) in found((UNK,), allow_unk=True)
+    assert (UNK,) not in found((UNK,), allow_unk=True)
 
 
 def test_a_complete_output_that_is_known_takes_the_place_of_a_partial_one() -> None:
@@ -339,8 +361,12 @@ def test_counts_that_are_damaged_are_refused(run: Path) -> None:
     directory = RunDirectory(run)
     kept = directory.seen_file.read_bytes()
     directory.seen_file.write_bytes(kept[:100])
-    with pytest.raises(NoisyChannelError, match="damaged or truncated"):
+    with pytest.raises(
+        NoisyChannelError, match=r"damaged or truncated .* or count again: rm -f \S*seen\.safetensors &&"
+    ):
         directory.load_seen()
+    with pytest.raises(NoisyChannelError, match="or count again"):
+        _ = directory.repeated_pairs
     directory.write_seen(counted(SEEN))
     with pytest.raises(NoisyChannelError, match=r"not the counts of this run \(7 symbols instead of"):
         directory.load_seen()
@@ -351,6 +377,46 @@ def test_counts_that_are_damaged_are_refused(run: Path) -> None:
         Seen.restored(V, counted(SEEN).pairs.keys, counted(SEEN).counts.flip(0))
 
 
+FEW = ["--k1", "4", "--k2", "2", "--iterations", "1", "--device", "cpu"]
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "changed"])
+def test_training_counts_again_if_the_counts_are_lost(
+    run: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    file, config = run / "seen.safetensors", run / "config.yaml"
+    kept = file.read_bytes()
+    contents = {"missing": None, "truncated": kept[:100], "changed": kept[:-1] + bytes([kept[-1] ^ 1])}
+    file.unlink()
+    if (content := contents[damage]) is not None:
+        file.write_bytes(content)
+    # What does not need them works; what does says what to do.
+    assert main(["tune", str(run), "--systems", "direct+lm", *FEW]) == 0
+    capsys.readouterr()
+    assert main(["tune", str(run), *FEW]) == 1
+    remedy = capsys.readouterr().err.strip().splitlines()[-1].partition("count again: ")[2]
+    removing, _, training = remedy.partition(" && ")
+    assert training == f"noisychannel train {config} --run_dir {run}"
+    assert main(shlex.split(training)[1:]) == 0
+    assert "pairs were counted" in capsys.readouterr().err
+    assert file.read_bytes() == kept
+    file.unlink()
+    subprocess.run(removing, shell=True, check=True)
+    assert main(shlex.split(training)[1:]) == 0
+    assert RunDirectory(run).load_seen().size == (12, 5)
+    capsys.readouterr()
+    assert main(shlex.split(training)[1:]) == 0
+    assert "pairs were counted" not in capsys.readouterr().err
+
+
+def test_lost_counts_stay_lost_without_the_pairs(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "seen.safetensors").unlink()
+    words = ["train", str(run / "config.yaml"), "--run_dir", str(run), "--data.train", str(run / "absent.tsv")]
+    assert main(words) == 0
+    assert "pairs were not counted (seen), because files of its data are missing" in capsys.readouterr().err
+    assert not (run / "seen.safetensors").exists()
+
+
 def test_a_run_without_a_model_of_pairs_has_no_counts(tmp_path: Path) -> None:
     config = toy_config(tmp_path, models=("lm",), max_epochs=1)
     (tmp_path / "config.yaml").write_text(dump_config(config))
@@ -359,13 +425,12 @@ def test_a_run_without_a_model_of_pairs_has_no_counts(tmp_path: Path) -> None:
 
 
 def test_running_text_is_tuned_with_its_counts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    few = ["--k1", "4", "--k2", "2", "--iterations", "1", "--device", "cpu"]
-    assert main(["tune", str(run), *few]) == 0
+    assert main(["tune", str(run), *FEW]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split()[0] == "direct+channel+lm+seen"
     tuned = read_system(RunDirectory(run))
     assert (tuned.name, tuned.terms["seen"].kind) == ("direct+channel+lm+seen", "seen")
     assert set(tuned.models) == {"direct", "channel", "lm", "seen"}
-    assert main(["tune", str(run), "--systems", '["direct+seen+lm"]', *few]) == 0
+    assert main(["tune", str(run), "--systems", '["direct+seen+lm"]', *FEW]) == 0
     inputs = run.with_name("inputs.txt")
     inputs.write_text("jn\n")
     assert main(["decode", str(run), str(inputs), "--explain", "--weights", "direct=1,seen=90"]) == 0

@@ -122,6 +122,10 @@ class RecordedRun(RunFiles):
     def seen_checksum(self) -> str:
         return self._recorded(self.seen_file) or checksum(self.seen_file)
 
+    def seen_is_intact(self) -> bool:
+        """Whether the counts of the training pairs are there, and are those that were recorded."""
+        return self.seen_file.is_file() and self._recorded(self.seen_file) == checksum(self.seen_file)
+
     def _checksum(self, file: Path, role: str) -> str:
         recorded = None if self.state_file(role).exists() else self._recorded(file)
         return recorded or checksum(file)

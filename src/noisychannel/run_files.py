@@ -124,7 +124,7 @@ class RunFiles:
 
     def counting_again(self) -> str:
         """The command that counts the training pairs anew."""
-        return f"count again: {shlex.join(['rm', str(self.seen_file)])} && {self.training()}"
+        return f"count again: {shlex.join(['rm', '-f', str(self.seen_file)])} && {self.training()}"
 
     def adding_seen(self) -> str:
         """The command that counts the training pairs of a run of an earlier version."""

@@ -251,9 +251,12 @@ class RunDirectory(RecordedRun):
     @property
     def repeated_pairs(self) -> float:
         """The share of the training pairs that are repetitions of others; 0 if they were not counted."""
-        if not self.seen_file.exists():
+        if not self.has_seen:
             return 0.0
-        stored = parse_metadata(load_metadata(self.seen_file), SeenMetadata, self.seen_file, self.counting_again())
+        file, again = self.seen_file, self.counting_again()
+        if not file.exists():
+            self.verify(file, again)
+        stored = parse_metadata(load_metadata(file, again), SeenMetadata, file, again)
         return 1 - stored.different / stored.pairs if stored.pairs else 0.0
 
     def load_seen(self, device: torch.device | str = "cpu") -> Seen:
@@ -263,7 +266,7 @@ class RunDirectory(RecordedRun):
             raise BadInputError(f"{self.path}: has no counts of its training pairs (seen); {self.adding_seen()}")
         if not file.exists():
             self.verify(file, again)
-        tensors, metadata = load_tensors(file)
+        tensors, metadata = load_tensors(file, again)
         stored = parse_metadata(metadata, SeenMetadata, file, again).symbols
         try:
             if stored != (symbols := max(map(len, self.codecs()))):

@@ -40,15 +40,15 @@ def tensors_checksum(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file; a truncated file is refused."""
-    with _opened(file) as opened:
+def load_tensors(file: Path, again: str | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a safetensors file; a truncated one is refused. ``again``: the remedy."""
+    with _opened(file, again) as opened:
         return {name: opened.get_tensor(name) for name in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
 
 
-def load_metadata(file: Path) -> dict[str, str]:
+def load_metadata(file: Path, again: str | None = None) -> dict[str, str]:
     """The metadata alone, which is quick for a file of any size."""
-    with _opened(file) as opened:
+    with _opened(file, again) as opened:
         return opened.metadata() or {}
 
 
@@ -59,7 +59,7 @@ def load_shapes(file: Path) -> dict[str, tuple[int, ...]]:
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[Any]:
+def _opened(file: Path, again: str | None = None) -> Iterator[Any]:
     try:
         if file.exists() and not file.is_file():
             raise OSError("not a regular file")
@@ -67,6 +67,7 @@ def _opened(file: Path) -> Iterator[Any]:
             yield opened
     except (SafetensorError, OSError) as error:
         reason = " ".join(str(error).split())
+        again = again or f"remove {file.parent} and train again"
         raise NoisyChannelError(
-            f"{file}: damaged or truncated ({reason}); restore it from a copy, or remove {file.parent} and train again"
+            f"{file}: damaged or truncated ({reason}); restore it from a copy, or {again}"
         ) from error

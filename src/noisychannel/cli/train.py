@@ -9,6 +9,7 @@ from noisychannel.arguments import asks_for_help, describe_keys
 from noisychannel.cli.progress import make_display
 from noisychannel.errors import BadInputError
 from noisychannel.models.registry import ROLES
+from noisychannel.packaged import refuse_packaged
 from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.run import train_run
 
@@ -40,6 +41,8 @@ def run(words: list[str]) -> int:
     if not words or words[0].startswith("-"):
         raise BadInputError("train needs a configuration file: noisychannel train configs/inflection.yaml")
     config = parse_config(Path(words[0]), words[1:])
+    for place in (Path(words[0]).parent, Path(config.run_dir)):
+        refuse_packaged(place, "trained")
     for role in ROLES:
         given = [word for word in words[1:] if word.startswith(f"--{role}.")]
         if given and role not in config.models:

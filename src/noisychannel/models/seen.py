@@ -8,7 +8,8 @@ language model: a symbol adds log((c(x, u') + a) / (c(x, u) + a)) <= 0, and noth
 output of x begins. An output that was never seen with x has log(a / (c(x) + a)): the more often x was seen, the worse.
 
 The pairs are a trie of sequences, each an input with its EOS and then an output with its EOS. An input with an unknown
-symbol is not counted: other inputs would look the same.
+symbol is not counted: other inputs would look the same. An output with an unknown symbol counts in c(x) alone, for the
+same reason: its sequence is the input.
 
 Shapes: B batch, I input positions, J output positions, N outputs stepped together, E edges.
 """
@@ -94,7 +95,7 @@ class Seen(nn.Module):
             (input_ids[input_starts[n] : input_starts[n + 1]], output_ids[output_starts[n] : output_starts[n + 1]])
             for n in rows[often >= least]
         ]
-        pairs = [(x, y) for x, y in pairs if UNK not in x]
+        pairs = [(x, y[:0] if UNK in y else y) for x, y in pairs if UNK not in x]
         ids = np.concatenate([np.zeros(0, np.int64), *(side for pair in pairs for side in pair)])
         trie, counts = Trie.counted(ids, np.cumsum([0, *(len(x) + len(y) for x, y in pairs)]), vocab_size)
         return Seen(trie, torch.from_numpy(counts).int())
@@ -105,18 +106,22 @@ class Seen(nn.Module):
         pairs = Trie.restored(vocab_size, keys)
         if counts.dtype != torch.int32 or counts.shape != keys.shape:
             raise ValueError(f"counts are {counts.dtype} of shape {list(counts.shape)} for {len(keys)} edges")
-        onward = torch.zeros(len(keys) + 1, dtype=torch.long).index_add_(0, keys // vocab_size, counts.long())[1:]
-        if not bool((counts >= 1).all() & ((onward == counts) | (onward == 0)).all()):
+        seen = Seen(pairs, counts)
+        onward = torch.from_numpy(seen._onward)
+        # Only at the end of an input or of an output do fewer go on: outputs may have an unknown symbol.
+        ends = keys % vocab_size == EOS
+        if not bool((counts >= 1).all() & ((onward == counts) | (ends & (onward < counts))).all()):
             raise ValueError("counts do not add up")
-        return Seen(pairs, counts)
+        return seen
 
     @cached_property
     def size(self) -> tuple[int, int]:
-        """How many pairs were counted, and how many of them are different."""
-        keys, counts, V = self._keys, self._counts, self.pairs.vocab_size
-        ends = np.ones(len(keys) + 1, bool)
-        ends[keys // V] = False
-        return int(counts[keys // V == ROOT].sum()), int(ends[1:].sum())
+        """How many pairs were counted, and how many of them are different.
+
+        The outputs of an input that have unknown symbols are taken as one.
+        """
+        first = self._keys // self.pairs.vocab_size == ROOT
+        return int(self._counts[first].sum()), int((self._onward < self._counts).sum())
 
     def log_prob(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor:
         """The term of whole outputs, EOS included: ids [B,I], [B], [B,J], [B] -> [B]."""
@@ -182,6 +187,13 @@ class Seen(nn.Module):
     def _keys(self) -> IntArray:
         """Where they are quick to walk one by one."""
         return self.pairs.keys.cpu().numpy()
+
+    @cached_property
+    def _onward(self) -> IntArray:
+        """How many pairs go on after each edge: [E]."""
+        onward = np.zeros(len(self._keys) + 1, np.int64)
+        np.add.at(onward, self._keys // self.pairs.vocab_size, self._counts)
+        return onward[1:]
 
     @cached_property
     def _counts(self) -> npt.NDArray[np.int32]:

@@ -154,8 +154,9 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         codecs = _codecs(run)
         _verify_models(run, config)
         if not (jobs := _jobs(run, config, run.header().groups)):
-            if _check_sources(run, config, say) and _counts_pairs(record):
-                _add_seen(run, config, say)
+            complete = _check_sources(run, config, say)
+            if _counts_pairs(record):
+                _add_seen(run, config, complete, say)
             remove_data(run)
             say(
                 f"{run.path}: nothing to do, every model is trained. A model that stopped at its limit continues with "
@@ -332,9 +333,15 @@ def _write_seen(run: RunDirectory, data: Prepared) -> None:
     run.write_seen(Seen.of(*inputs, *outputs, symbols, data.real_pairs()))
 
 
-def _add_seen(run: RunDirectory, config: RunConfig, say: Say) -> None:
-    """Count the pairs of a finished run if an earlier version has not, or if the counts were removed."""
-    if all(group.seen_file.exists() for group in run.groups()):
+def _add_seen(run: RunDirectory, config: RunConfig, complete: bool, say: Say) -> None:
+    """Count the pairs of a finished run if an earlier version has not, or if the counts were removed or are damaged.
+
+    ``complete``: all files of data are there.
+    """
+    if all(group.seen_is_intact() for group in run.groups()):
+        return
+    if not complete:
+        say(f"{run.path}: the training pairs were not counted (seen), because files of its data are missing")
         return
     with leaving_no_data(run):
         prepared = prepare(config.data, lambda group: run.group(group).data_dir, _codecs(run))

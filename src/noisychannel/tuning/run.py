@@ -217,13 +217,10 @@ def choose_systems(
 ) -> list[System]:
     """The systems named, or all that the run has models for, smallest first: a larger one starts from the smaller."""
     proposer = next((role for role in PROPOSERS if run.groups()[0].has_model(role)), "direct")
-    everything = [name.replace("direct", proposer) for name in SYSTEMS if name != "direct"]
-    chosen_terms = [name for name, source in terms.items() if source.kind != "seen" or _repeats(source)]
-    if chosen_terms:
-        everything.append("+".join([everything[-1], *chosen_terms]))
     if len(set(names)) < len(names):
         raise BadInputError(f"--systems: something is named twice in {', '.join(names)}")
-    chosen = list({system.name: system for name in names or everything for system in [system_of(name, terms)]}.values())
+    asked = names or _everything(proposer, terms)
+    chosen = list({system.name: system for name in asked for system in [system_of(name, terms)]}.values())
     for system in chosen:
         if not system.free:
             raise BadInputError(f"{system.name} has no weights to tune; name a larger system, or none for all")
@@ -247,6 +244,13 @@ def choose_systems(
     if not possible:
         raise BadInputError(f"{run.path}: there is nothing to tune without a direct model; {run.adding('direct')}")
     return sorted(possible, key=lambda system: len(system.free))
+
+
+def _everything(proposer: str, terms: Mapping[str, TermSource]) -> list[str]:
+    """The systems that are tuned if none are named; the last has the further terms."""
+    systems = [name.replace("direct", proposer) for name in SYSTEMS if name != "direct"]
+    further = [name for name, source in terms.items() if source.kind != "seen" or _repeats(source)]
+    return [*systems, "+".join([systems[-1], *further])] if further else systems
 
 
 def _repeats(source: TermSource) -> bool:
