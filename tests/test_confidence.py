@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.evaluation.calibration import brier, calibration_error, error_by_chance, reliability
 from noisychannel.runs import RunDirectory
 from noisychannel.tuning.confidence import JudgedList, fit_confidence, logistic
-from noisychannel.weights import TunedSystem, read_system, read_systems, write_systems
+from noisychannel.weights import TermSource, TunedSystem, read_system, read_systems, write_systems
 from toys import toy_config
 
 WEIGHTS = Weights(1.0, lm=1.0)
@@ -173,9 +174,43 @@ def test_confidences_are_probabilities_that_fall_with_the_rank(scores: list[floa
     (values,) = MODEL.of_lists([texts], [found])
     assert all(0 <= value <= 1 for value in values)
     distinct = dict(zip(reversed(texts), reversed(values), strict=True))
-    assert max(values) == values[0]
-    assert sum(values[n] for n, text in enumerate(texts) if text != texts[0]) + values[0] <= 1 + 1e-9
-    assert distinct[texts[0]] == values[0]  # a text has one confidence, however it is segmented
+    assert values == [distinct[text] for text in texts], "a text has one confidence, however it is segmented"
+    by_rank = [distinct[text] for text in dict.fromkeys(texts)]
+    assert by_rank == sorted(by_rank, reverse=True)
+    assert sum(by_rank) <= 1 + 1e-9
+
+
+@given(SCORES, st.lists(st.sampled_from("abc"), min_size=6, max_size=6), st.integers(1, 6), st.integers(0, 63))
+@settings(max_examples=200, deadline=None)
+def test_what_is_asked_for_beyond_the_fitted_lists_changes_nothing_before(
+    scores: list[float], names: str, most: int, without_end: int
+) -> None:
+    model = replace(MODEL, n_best=most)
+    found = [
+        hypothesis_of(score, tokens=(n,), complete=n == 0 or not without_end >> n & 1)
+        for n, score in enumerate(sorted(scores, reverse=True))
+    ]
+    texts = list(names[: len(found)])
+    (values,), (first,) = model.of_lists([texts], [found]), model.of_lists([texts[:most]], [found[:most]])
+    assert values[:most] == first
+    assert all(value == 0 for value, one in zip(values, found, strict=True) if not one.complete)
+    distinct = {text: value for text, value, one in zip(texts, values, found, strict=True) if one.complete}
+    assert sum(distinct.values()) <= 1 + 1e-9
+    assert list(distinct.values()) == sorted(distinct.values(), reverse=True)
+
+
+def test_segmentations_of_one_text_count_together() -> None:
+    """Also of texts that are not the best: they are the answer that one output with their share would be."""
+    scores = (-1.0, -3.0, -3.0, -5.0)
+    found = [hypothesis_of(score, tokens=(n,)) for n, score in enumerate(scores)]
+    together = [found[0], hypothesis_of(-3.0 + MODEL.temperature * math.log(2), tokens=(1,)), found[3]]
+    plain = replace(MODEL, features={})  # the margin is that to the second output, whatever its share
+    (values,) = plain.of_lists([["a", "b", "b", "c"]], [found])
+    (expected,) = plain.of_lists([["a", "b", "c"]], [together])
+    assert values == pytest.approx([expected[0], expected[1], expected[1], expected[2]])
+    (alone,) = replace(plain, n_best=1).of_lists([["a", "a", "b", "b"]], [found])
+    assert alone[0] == alone[1] == replace(plain, n_best=1).of_lists([["a"]], [found[:1]])[0][0]
+    assert 0 < alone[2] == alone[3] <= 1 - alone[0], "what the first has left"
 
 
 @given(st.lists(st.floats(0, 40), min_size=2, max_size=8, unique=True))
@@ -276,6 +311,76 @@ def test_confidences_do_not_change_outputs_or_alignments(tuned: Path) -> None:
     assert model.rerank("abe", ["abe"])[0].confidence is None
     assert model.reweighted(model.weights).confidence is None
     assert NoisyChannel.load(tuned, weights=Weights(direct=1.0), device="cpu").confidence is None
+
+
+def test_the_confidence_of_an_output_does_not_depend_on_how_many_are_asked_for(tuned: Path) -> None:
+    model = NoisyChannel.load(tuned, device="cpu")
+    one, many = model.batch(["abe", "luke"], 1), model.batch(["abe", "luke"], 25)
+    assert any(len(best) > 10 for best in many), "more than the lists of dev have"
+    assert [best[0].confidence for best in one] == pytest.approx([best[0].confidence for best in many])
+
+
+@pytest.mark.parametrize(
+    ("changed", "kept"),
+    [
+        ({"k1": 9, "k2": 4}, True),
+        ({"allow_unk": False}, True),  # what an output of characters has
+        ({"k1": 5}, False),
+        ({"k2": 2}, False),
+        ({"max_length": 30}, False),
+        ({"max_growth": 3}, False),
+        ({"allow_unk": True}, False),
+        ({"search": "marginal"}, False),
+    ],
+)
+def test_a_confidence_stays_with_the_search_that_it_was_fitted_for(tuned: Path, changed: dict, kept: bool) -> None:
+    fitted = read_system(RunDirectory(tuned))
+    search = fitted.settings.changed(**changed)
+    assert (NoisyChannel.load(tuned, settings=search, device="cpu").confidence is not None) == kept
+    if "allow_unk" not in changed:
+        assert (fitted.searching(search).confidence is not None) == kept
+
+
+def test_commands_say_that_another_search_has_no_confidence(tuned: Path, tmp_path: Path) -> None:
+    command = ["decode", str(tuned), "--device", "cpu", "--k2", "1"]
+    result = run_here([*command, "--json"], b"abe\n")
+    assert json.loads(result.stdout)["hypotheses"][0]["confidence"] is None
+    assert result.stderr.count(b"no confidence") == 1
+    assert b"no confidence" not in run_here(command, b"abe\n").stderr
+    result = run_here([*command, "--confidence"], b"abe\n")
+    assert (result.returncode, result.stdout) == (2, b"")
+    test = tmp_path / "test.tsv"
+    test.write_text("abe\taabee\nluke\tluukee\n")
+    for width, lost in (("1", True), ("5", False)):
+        record = tmp_path / f"{width}.json"
+        words = ["evaluate", str(tuned), str(test), "--device", "cpu", "--k2", width, "--json", str(record)]
+        result = run_here(words, b"")
+        assert result.returncode == 0, result.stderr
+        (row,) = (row for row in json.loads(record.read_text())["systems"] if row["system"] == "direct+length")
+        assert (row["confidence"] is None) == lost
+        assert result.stderr.count(b"no confidence for direct+length") == lost
+
+
+def test_models_and_terms_of_other_runs_have_no_confidence(tuned: Path, tmp_path: Path) -> None:
+    other, run = (Path(shutil.copytree(tuned, tmp_path / name)) for name in ("other", "run"))
+    assert NoisyChannel.load(run, roles=["direct"], device="cpu").confidence is not None
+    assert NoisyChannel.load(run, roles={"direct": run}, device="cpu").confidence is not None
+    assert NoisyChannel.load(run, roles={"direct": other}, device="cpu").confidence is None
+    source = TermSource("lm", run)
+    weights = Weights(direct=1.0, extra={"second": 0.5})
+    settings = NoisyChannel.load(run, device="cpu").settings
+    with_term = TunedSystem("direct+second", weights, settings, terms={"second": source}, confidence=MODEL)
+    write_systems(RunDirectory(run), [with_term])
+    assert NoisyChannel.load(run, "direct+second", device="cpu").confidence == MODEL
+    for run_of_term, kept in ((run, True), (other, False)):
+        terms = {"second": TermSource("lm", run_of_term)}
+        assert (NoisyChannel.load(run, "direct+second", terms=terms, device="cpu").confidence == MODEL) == kept
+
+
+def test_a_line_without_outputs_is_neither_sure_nor_unsure(tuned: Path) -> None:
+    result = run_here(["decode", str(tuned), "--device", "cpu", "--json", "--unsure", "1"], b"abe\n\na\tb\n")
+    assert result.returncode == 1
+    assert [json.loads(line)["unsure"] for line in result.stdout.splitlines()] == [True, None, None]
 
 
 def test_decode_shows_confidences_and_marks_what_is_unsure(tuned: Path, tmp_path: Path) -> None:

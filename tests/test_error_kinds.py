@@ -15,11 +15,13 @@ from noisychannel import Weights
 from noisychannel.arguments import dump_config
 from noisychannel.cli.main import main
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.evaluation.against import Against, Pairing
 from noisychannel.evaluation.error_kinds import CASE, EMPTY, INCOMPLETE, Judged, group_errors, kinds_of
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import make_metric
 from noisychannel.evaluation.seen import seen_items
 from noisychannel.evaluation.significance import difference_interval, paired_bootstrap
+from noisychannel.evaluation.table import Bootstrap, EvaluationTable, SystemResult
 from noisychannel.runs import RunDirectory
 from noisychannel.weights import TunedSystem, write_systems
 from toys import double_vowels, tag, toy_config, write_pairs
@@ -166,6 +168,22 @@ def test_references_are_not_replaced_by_outputs(trained: Path, items_file: Path,
     assert mine.read_text() == "precious\n"
     for name in (str(items_file), str(trained / "weights.json"), str(tmp_path / "no" / "where")):
         assert main(["evaluate", str(trained), str(items_file), "--outputs", name]) == 2
+    for option, text in (
+        ("outputs", "input\toutput\nmine\tprecious\n"),
+        ("outputs", "input\treferences\tdirect\tdirect: right\tnotes\na\tb\tc\t0\tprecious\n"),
+        ("outputs", "input\treferences\tdirect\tdirect: right"),
+        ("outputs", '{"input": "a", "output": "precious"}\n'),
+        ("json", '{"input": "a", "output": "precious"}\n'),
+        ("json", "precious\n"),
+        ("json", "[" * 100_000),
+    ):
+        mine.write_text(text)
+        capsys.readouterr()
+        assert main(["evaluate", str(trained), str(items_file), f"--{option}", str(mine)]) == 2
+        assert f"evaluate --{option} did not write it" in capsys.readouterr().err
+        assert mine.read_text() == text
+    mine.write_bytes(b"\xff\xfe")
+    assert main(["evaluate", str(trained), str(items_file), "--json", str(mine)]) == 2
     same = str(tmp_path / "same")
     assert main(["evaluate", str(trained), str(items_file), "--outputs", same, "--json", same]) == 2
 
@@ -206,6 +224,31 @@ def test_a_run_against_itself_differs_in_nothing(trained: Path, items_file: Path
     assert same["measured"]["accuracy"]["low"] == same["measured"]["accuracy"]["high"] == 0
 
 
+def test_the_record_has_what_the_other_run_did_with_every_item() -> None:
+    """The other decodes the items of one group alone."""
+    row = SystemResult(
+        system="direct",
+        baseline=False,
+        weights={"direct": 1.0},
+        search={"k1": 4},
+        compared_with=None,
+        measured={},
+        length_ratio=1.0,
+        outputs=["y", "z"],
+        complete=[True, False],
+        confidence=[0.5, 0.0],
+    )
+    held_out = HeldOut("test", ["b", "c"], [(), ()], [["y"], ["zz"]], ["", ""], {}, ["f:2", "f:3"])
+    table = EvaluationTable("other", held_out, [], Bootstrap(1, 1, "line", 2), [row])
+    record = Against(table, {1: 0, 2: 1}, 5, [Pairing("direct", "direct", {}, [], [])]).record()
+    assert record["references"] == [None, ["y"], ["zz"], None, None]
+    (pairing,) = record["pairings"]
+    assert pairing["other_outputs"] == [None, "y", "z", None, None]
+    assert pairing["other_complete"] == [None, True, False, None, None]
+    assert pairing["other_confidence"] == [None, 0.5, 0.0, None, None]
+    assert (pairing["other_weights"], pairing["other_search"]) == ({"direct": 1.0}, {"k1": 4})
+
+
 def test_runs_that_read_the_file_differently_are_compared(trained: Path, items_file: Path, tmp_path: Path) -> None:
     """One run knows features, the other ignores that column."""
     config = toy_config(tmp_path / "tagged", rows=40, longest=4, max_epochs=1)
@@ -215,7 +258,8 @@ def test_runs_that_read_the_file_differently_are_compared(trained: Path, items_f
     tagged = Path(config.run_dir)
     items_file.write_text("".join(f"{line}\tV;PST\n" for line in items_file.read_text().splitlines()))
     for run, other in ((trained, tagged), (tagged, trained)):
-        _, record = evaluate(run, items_file, "--against", str(other))
+        drawn = [] if run == trained else ["--resample-by", "features"]
+        _, record = evaluate(run, items_file, "--against", str(other), *drawn)
         measured = record["against"]["pairings"][0]["measured"]["accuracy"]
         scores = {row["system"]: row["measured"]["accuracy"]["score"] for row in record["systems"]}
         assert measured["score"] == scores[record["against"]["pairings"][0]["system"]]

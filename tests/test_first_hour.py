@@ -26,12 +26,17 @@ from noisychannel.cli import progress
 from noisychannel.cli.main import main
 from noisychannel.cli.progress import LineDisplay, TerminalReporter
 from noisychannel.cli.prompt import prompted
+from noisychannel.data.codec import Codec
 from noisychannel.data.files import Line
+from noisychannel.data.rows import read_parallel
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.errors import BadInputError
+from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.fitting.options import FitOptions, UserData
 from noisychannel.reporting import Advance, Pace, Silent, duration, rate
 from noisychannel.runs import RunDirectory
 from noisychannel.streams import LineDecoder
+from noisychannel.text import Characters, TextConfig
 from noisychannel.training import timing
 from noisychannel.training.events import Advanced, Finished, Started
 from noisychannel.training.run import train_run
@@ -148,6 +153,7 @@ def test_train_counts_blank_lines(tmp_path: Path, capsys) -> None:
 
 def test_further_references_skip_the_same_blank_lines(run: Path, tmp_path: Path, capsys) -> None:
     texts = {"x": "bad\n\nk\n", "one": "baad\n\nk\n", "two": "bad\n\nkk\n", "bad": "bad\nkk\n\n"}
+    texts |= {"short": "bad\nkk\n", "long": "bad\n\nkk\nmore\n"}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     words = ["evaluate", str(run), str(tmp_path / "x"), "--samples", "10", "--references"]
@@ -155,6 +161,22 @@ def test_further_references_skip_the_same_blank_lines(run: Path, tmp_path: Path,
     assert "1 blank line skipped" in capsys.readouterr().err
     assert main([*words, f"{tmp_path / 'one'},{tmp_path / 'bad'}"]) == 2
     assert "not parallel to" in capsys.readouterr().err
+    assert main([*words, f"{tmp_path / 'one'},{tmp_path / 'short'}"]) == 2
+    assert f"short:2: not parallel to {tmp_path / 'x'}:3" in capsys.readouterr().err
+    assert main([*words, f"{tmp_path / 'one'},{tmp_path / 'long'}"]) == 2
+    assert "long:4: a reference without an input" in capsys.readouterr().err
+
+
+def test_further_references_of_several_files_are_parallel_file_by_file(tmp_path: Path) -> None:
+    for name, texts in {"x": ("a\n\n", "\nb\n"), "good": ("A\n\n", "\nB\n"), "bad": ("A\nB\n", "\n\n")}.items():
+        (tmp_path / name).mkdir()
+        for n, text in enumerate(texts):
+            (tmp_path / name / str(n)).write_text(text)
+    rows = list(read_parallel([str(tmp_path / "x")], [str(tmp_path / "x")]))
+    codec = Codec(TextConfig(), Characters(), list("aAbB"), [])
+    assert HeldOut.read("x", rows, [str(tmp_path / "good")], codec).references == [["a", "A"], ["b", "B"]]
+    with pytest.raises(BadInputError, match="not parallel"):
+        HeldOut.read("x", rows, [str(tmp_path / "bad")], codec)
 
 
 # Simultaneous decoding.

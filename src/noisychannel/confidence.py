@@ -3,9 +3,11 @@
     odds        log-odds of the best text among those of the list: softmax of O(x, y_k) / T, T fitted on dev
     confidence  σ(intercept + slope·odds + Σ_f coefficient_f·f)         f: margin, terms for each symbol, listed or not
 
-The features f are standardised. Texts count once: two segmentations of one text are one answer. What is not given to
-the best text goes to the others in the ratio of the softmax, so confidences of a list fall with the rank and sum to at
-most 1. The model belongs to the weights of a system, and is fitted by ``tuning/confidence.py``.
+The features f are standardised. Texts count once: all segmentations of one text are one answer, and have one
+confidence. What is not given to the best text goes to the others in the ratio of the softmax. From text to text,
+confidences fall with the rank, and they sum to at most 1. Only the first outputs of a list count, as many as the lists
+of dev had: what is asked for beyond them changes none of their confidences. The model belongs to the weights and the
+search of a system, and is fitted by ``tuning/confidence.py``.
 
 Shapes: N lists, M outputs of a list, F features.
 """
@@ -88,20 +90,55 @@ class Confidence(ClosedRecord):
             if not value > 0:
                 raise ValueError(f"{name}: must be greater than 0, but is {value}")
 
-    def of_lists(self, texts: Sequence[Sequence[str]], found: Sequence[Sequence[Hypothesis]]) -> list[list[float]]:
-        """For each output of each list, best first, the probability that it is right; 0 if it has no end."""
+    def of_lists(
+        self, texts: Sequence[Sequence[str]], found: Sequence[Sequence[Hypothesis]], most: int | None = None
+    ) -> list[list[float]]:
+        """For each output of each list, best first, the probability that it is right; 0 if it has no end.
+
+        ``most``: how many outputs of a list count, if they are fewer than ``n_best``.
+        """
         whole = [n for n, best in enumerate(found) if best and best[0].complete]
         confidences = [[0.0] * len(best) for best in found]
         if not whole:
             return confidences
-        lists = Lists.of([texts[n] for n in whole], [found[n] for n in whole])
+        most = self.n_best if most is None else min(most, self.n_best)
+        lists = Lists.of([texts[n][:most] for n in whole], [found[n][:most] for n in whole])
         best_N = self.of_best(lists)
         share_NM = lists.shares(self.temperature)
-        for n, best, share_M, same_M in zip(whole, best_N.tolist(), share_NM, lists.same_NM, strict=True):
-            own = float(share_M[same_M].sum())
-            scale = min(best / own, (1 - best) / (1 - own) if own < 1 else 0.0)
-            rest = np.where(same_M, best, np.clip(share_M * scale, 0.0, best))
-            confidences[n] = [float(value) for value in rest[: len(found[n])]]
+        for n, best, share_M in zip(whole, best_N.tolist(), share_NM.tolist(), strict=True):
+            of_text = self._of_texts(best, share_M, texts[n], found[n])
+            confidences[n] = [
+                of_text[text] if hypothesis.complete else 0.0
+                for text, hypothesis in zip(texts[n], found[n], strict=True)
+            ]
+        return confidences
+
+    def _of_texts(
+        self, best: float, share_M: Sequence[float], texts: Sequence[str], found: Sequence[Hypothesis]
+    ) -> dict[str, float]:
+        """The confidence of each text of a list. ``best``: that of the first; ``share_M``: of the outputs that count.
+
+        Texts that come later share what those have left.
+        """
+        shares, later = dict[str, float](), dict[str, float]()
+        for m, (text, hypothesis) in enumerate(zip(texts, found, strict=True)):
+            if not hypothesis.complete:
+                continue
+            if m < len(share_M):
+                shares[text] = shares.get(text, 0.0) + share_M[m]
+            elif text not in shares:
+                share = share_M[0] * math.exp(_gap(hypothesis, found[0]) / self.temperature)
+                later[text] = later.get(text, 0.0) + share
+        own = shares.pop(texts[0])
+        scale = best / own if own >= 1 else min(best / own, (1 - best) / (1 - own))
+        confidences, lowest = {texts[0]: best}, best
+        for text, share in shares.items():
+            confidences[text] = lowest = min(share * scale, lowest)
+        left = max(0.0, 1 - sum(confidences.values()))
+        total = sum(later.values())
+        scale = min(best / own, left / total) if total else 0.0
+        for text, share in later.items():
+            confidences[text] = lowest = min(share * scale, lowest)
         return confidences
 
     def of_best(self, lists: Lists) -> FloatArray:
@@ -118,20 +155,19 @@ class Lists:
 
     best: Sequence[Hypothesis]
     gap_NM: FloatArray
-    """The objective less that of the best; -inf for places without an output."""
+    """The objective less that of the best; -inf for places without an output, and for outputs without an end."""
     same_NM: BoolArray
     """Whether an output has the text of the best."""
 
     @staticmethod
     def of(texts: Sequence[Sequence[str]], found: Sequence[Sequence[Hypothesis]]) -> Lists:
-        """Of lists of complete outputs, each with at least one, best first."""
+        """Of lists with at least one output, best first; the best must have an end."""
         most = max(len(best) for best in found)
         gap_NM = np.full((len(found), most), -np.inf)
         same_NM = np.zeros((len(found), most), np.bool_)
         for n, (names, best) in enumerate(zip(texts, found, strict=True)):
             for m, (text, hypothesis) in enumerate(zip(names, best, strict=True)):
-                gap = hypothesis.score - best[0].score if m else 0.0
-                gap_NM[n, m] = min(gap, 0.0) if math.isfinite(gap) else -np.inf
+                gap_NM[n, m] = _gap(hypothesis, best[0]) if m else 0.0
                 same_NM[n, m] = text == names[0]
         return Lists([best[0] for best in found], gap_NM, same_NM)
 
@@ -158,6 +194,12 @@ class Lists:
         return np.array(
             [math.nan if value is None else value / length for value, length in zip(values, lengths, strict=True)]
         )
+
+
+def _gap(hypothesis: Hypothesis, best: Hypothesis) -> float:
+    """The objective less that of the best; -inf for an output without an end."""
+    gap = hypothesis.score - best.score
+    return min(gap, 0.0) if hypothesis.complete and math.isfinite(gap) else -math.inf
 
 
 def standardised(values_N: FloatArray, mean: float, scale: float) -> FloatArray:

@@ -52,7 +52,7 @@ class NoisyChannel:
     ) -> None:
         """``models``: by role. ``terms``: further terms of the objective by name, see ``decode.terms``. ``proposer``:
         the role of the model that proposes; the first of direct, attention and seq2seq that is there if not given.
-        ``confidence``: what was fitted for these weights, if anything."""
+        ``confidence``: what was fitted for these weights, models and settings, if anything."""
         self.input_codec, self.output_codec, self.models, self.terms = input_codec, output_codec, models, terms or {}
         self.proposer = proposer or first_proposer(models)
         self.confidence = confidence
@@ -88,7 +88,8 @@ class NoisyChannel:
     ) -> NoisyChannel:
         """The models of a run with the weights that were tuned for a system (without a name: the run's default).
 
-        A run that was never tuned decodes with its direct model alone, unless ``weights`` are given.
+        A run that was never tuned decodes with its direct model alone, unless ``weights`` are given. Outputs have a
+        confidence if weights, models and terms are the tuned ones, and the search is the tuned one or a wider one.
 
         Args:
             run: The run directory; its vocabularies are used.
@@ -117,7 +118,6 @@ class NoisyChannel:
             present = [role for role in PROPOSERS if directory.has_model(role)] if roles is None else roles
             proposer = first_proposer(present)
         weights, settings = weights or tuned.weights, settings or tuned.settings
-        confidence = tuned.confidence if weights == tuned.weights and _ranks_alike(settings, tuned.settings) else None
         if roles is None:
             roles = [proposer, *(["channel"] if weights.channel else [])]
             roles += ["lm"] if weights.lm or settings.lm_proposals else []
@@ -130,20 +130,24 @@ class NoisyChannel:
             other = _open(directory, Path(home))
             _check_vocabularies(directory, other, role, role in (*PROPOSERS, "channel"))
             models[role] = other.load_model(role, where)
-        further = {}
-        for name, source in _needed_terms(directory, tuned, weights, terms).items():
+        further, sources = {}, _needed_terms(directory, tuned, weights, terms)
+        for name, source in sources.items():
             if not source.run.is_dir():
                 raise BadInputError(f"{directory.path}: the term {name} is in {source.run}, which does not exist")
             other = _open(directory, source.run)
             _check_vocabularies(directory, other, name, source.kind == "seen")
             further[name] = _load_term(other, source, where)
-        return NoisyChannel(input_codec, output_codec, models, weights, settings, further, proposer, confidence)
+        model = NoisyChannel(input_codec, output_codec, models, weights, settings, further, proposer)
+        same_models = proposer == tuned.system.proposer and _same_sources(directory, homes, sources, tuned)
+        if weights == tuned.weights and same_models and model.settings.finds_all_of(model._complete(tuned.settings)):
+            model.confidence = tuned.confidence
+        return model
 
     def reweighted(
         self, weights: Weights, settings: SearchSettings | None = None, confidence: Confidence | None = None
     ) -> NoisyChannel:
-        """The same models with other weights, and another search if one is given. ``confidence`` belongs to weights:
-        there is none unless it is given."""
+        """The same models with other weights, and another search if one is given. ``confidence`` belongs to weights and
+        search: there is none unless it is given."""
         other = object.__new__(NoisyChannel)
         settings = None if settings is None else self._complete(settings)
         decoder = self.decoder.reweighted(weights, settings)
@@ -192,7 +196,8 @@ class NoisyChannel:
             best = self.decoder.decode(some, kept, before, align and kept == n_best, refuse=refused)
             spelt = self.speller.spell([texts[n] for n in rows], some, best, self.settings, refused)
             if confident and self.confidence is not None:
-                spelt = [outputs[:n_best] for outputs in with_confidence(spelt, self.confidence)]
+                judged = with_confidence(spelt, self.confidence, self._kept(1))
+                spelt = [outputs[:n_best] for outputs in judged]
             if align and kept != n_best:
                 spelt = self._aligned(some, before, spelt, refused)
             for n, outputs in zip(rows, spelt, strict=True):
@@ -311,10 +316,12 @@ class NoisyChannel:
         return words if copied else [self.output_codec.names[i] for i in tokens]
 
 
-def with_confidence(outputs: Sequence[Sequence[Output]], confidence: Confidence) -> list[list[Output]]:
-    """Lists of outputs with their confidences."""
+def with_confidence(
+    outputs: Sequence[Sequence[Output]], confidence: Confidence, most: int | None = None
+) -> list[list[Output]]:
+    """Lists of outputs with their confidences; ``most`` as in ``Confidence.of_lists``."""
     found = [[output.hypothesis for output in best] for best in outputs]
-    values = confidence.of_lists([[output.text for output in best] for best in outputs], found)
+    values = confidence.of_lists([[output.text for output in best] for best in outputs], found, most)
     return [
         [
             output._replace(hypothesis=replace(output.hypothesis, confidence=value))
@@ -324,9 +331,18 @@ def with_confidence(outputs: Sequence[Sequence[Output]], confidence: Confidence)
     ]
 
 
-def _ranks_alike(settings: SearchSettings, tuned: SearchSettings) -> bool:
-    """Whether terms mean the same in both searches; a wider or narrower search finds much the same lists."""
-    return (settings.search, settings.channel_alignment) == (tuned.search, tuned.channel_alignment)
+def _same_sources(
+    run: RunDirectory, homes: Mapping[str, str | Path], sources: Mapping[str, TermSource], tuned: TunedSystem
+) -> bool:
+    """Whether models and further terms are those that a system was tuned with: of the run, or where it says."""
+    if any(Path(home).resolve() != run.path.resolve() for home in homes.values()):
+        return False
+    return all(
+        name in tuned.terms
+        and source.kind == tuned.terms[name].kind
+        and source.run.resolve() == tuned.terms[name].run.resolve()
+        for name, source in sources.items()
+    )
 
 
 def _of_rows(refuse: Refuse | None, rows: Sequence[int]) -> Refuse | None:

@@ -46,9 +46,12 @@ class DecodedLine:
     input_symbols: Sequence[str] = ()
     """As the models see them, features first, without EOS: what alignments point to."""
 
-    def is_unsure(self, below: float) -> bool:
-        """Whether the best output should be checked: its confidence is lower than that, or unknown."""
-        best = self.outputs[0].confidence if self.outputs else None
+    def is_unsure(self, below: float) -> bool | None:
+        """Whether the best output should be checked: its confidence is lower than that, or unknown. None if there is no
+        output to check: the line is blank, or cannot be decoded."""
+        if not self.outputs:
+            return None
+        best = self.outputs[0].confidence
         return best is None or best < below
 
     def record(self, model: NoisyChannel) -> dict[str, Any]:

@@ -113,6 +113,11 @@ class TunedSystem:
     def system(self) -> System:
         return system_of(self.name, self.terms)
 
+    def searching(self, settings: SearchSettings) -> TunedSystem:
+        """The same weights with another search; the confidence stays if that is wider, and else like the tuned one."""
+        confidence = self.confidence if settings.finds_all_of(self.settings) else None
+        return replace(self, settings=settings, confidence=confidence)
+
 
 UNTUNED = TunedSystem("direct", Weights(direct=1.0), SearchSettings())
 

@@ -28,6 +28,7 @@ from noisychannel.runs import RunDirectory
 from noisychannel.simultaneous import MARGIN, OnlineLines, OnlineStep, online_records
 from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions, content_of
 from noisychannel.systems import check_used, unused_settings
+from noisychannel.weights import read_system
 
 USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME] [--weights 1,0.5,0.3,0.2] [--n-best 5] [--json]
 
@@ -48,7 +49,7 @@ unknown.
 --confidence     add a column: the probability that the output is right, as it was calibrated on dev when the run was
                  tuned. JSON always has it.
 --unsure P       add a last column: ? if the confidence is below P, for outputs that a person should check, else
-                 nothing; in JSON the key unsure
+                 nothing; in JSON the key unsure, null for a line without outputs
 --explain        for reading: a table of the n best with their terms, and the alignment of the best
 --online         read each input symbol by symbol, and print a line after each: what was read, the best output so far,
                  and the beginning of it that can no longer change, with tabs between them. In the last line of an input
@@ -123,7 +124,7 @@ def run(words: list[str]) -> int:
     reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
     output = None if options.output is None else OutputFile(Path(options.output), options.resume)
     model = load(directory, options, given_values(DecodeCommand, words, POSITIONAL), reporter)
-    check_confidence(options, model)
+    check_confidence(options, directory, model, reporter)
     detailed = options.json or options.explain
     confident = detailed or options.confidence or options.unsure is not None
     decoder = LineDecoder(model, directory.data_config, options, reporter.warn, align=detailed, confident=confident)
@@ -170,13 +171,18 @@ def check_online_options(options: DecodeCommand) -> None:
             raise BadInputError(f"--online and {name} exclude each other; leave one of them out")
 
 
-def check_confidence(options: DecodeCommand, model: NoisyChannel) -> None:
-    """Refuse to promise confidences that the system does not have."""
-    if (options.confidence or options.unsure is not None) and model.confidence is None:
+def check_confidence(options: DecodeCommand, directory: RunDirectory, model: NoisyChannel, reporter: Reporter) -> None:
+    """Refuse to promise confidences that the system does not have; say if another search has lost them."""
+    if model.confidence is not None:
+        return
+    if options.confidence or options.unsure is not None:
         raise BadInputError(
-            f"{options.run}: only a tuned system has a confidence, with its own weights, --search and "
-            f"--channel_alignment; leave these out, or tune again: {command_line('tune', options.run)}"
+            f"{options.run}: only a tuned system has a confidence, with its own weights and its own or a wider search; "
+            f"leave out --weights and settings of the search, or tune again: {command_line('tune', options.run)}"
         )
+    searched = options.rerank is None and not options.online and options.weights is None
+    if (options.json or options.explain) and searched and read_system(directory, options.system).confidence is not None:
+        reporter.warn("outputs have no confidence: it was fitted for another search; leave out settings of the search")
 
 
 def load(directory: RunDirectory, options: DecodeCommand, given: Mapping[str, Any], reporter: Reporter) -> NoisyChannel:

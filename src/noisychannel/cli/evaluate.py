@@ -10,12 +10,12 @@ from pathlib import Path
 from noisychannel.arguments import parse_options
 from noisychannel.atomic import write_text
 from noisychannel.cli.progress import TerminalReporter
-from noisychannel.data.files import find_files
+from noisychannel.data.files import LONGEST_LINE, find_files
 from noisychannel.data.rows import HUB
 from noisychannel.data.standard_input import DASH
 from noisychannel.errors import BadInputError
-from noisychannel.evaluation.item_outputs import HEAD, JSON_HEAD, as_json_lines, as_tsv
-from noisychannel.evaluation.report import ReportOptions, report_run
+from noisychannel.evaluation.item_outputs import as_json_lines, as_tsv, begins_items
+from noisychannel.evaluation.report import ReportOptions, is_report, report_run
 from noisychannel.run_files import run_that_owns
 from noisychannel.runs import RunDirectory
 
@@ -76,17 +76,25 @@ def _check_results(option: str, name: str, inputs: list[str]) -> None:
         raise BadInputError(f"--{option}: {file} is a file of the run {owner}; name another file")
 
 
-def _check_outputs(name: str) -> None:
-    """Until version 0.4 --outputs named files of references, which must not be replaced."""
+def _check_replaced(option: str, name: str) -> None:
+    """Refuse to replace a file that the same option did not write.
+
+    Until version 0.4 --outputs named files of references.
+    """
     file = Path(name)
     if not file.is_file() or not file.stat().st_size:
         return
-    with file.open("rb") as stream:
-        begins = stream.read(len(JSON_HEAD))
-    if not begins.startswith((HEAD.encode(), JSON_HEAD.encode())):
+    try:
+        with file.open(encoding="utf-8", newline="\n") as stream:
+            ours = begins_items(stream.readline(LONGEST_LINE)) if option == "outputs" else is_report(stream.read())
+    except UnicodeDecodeError:
+        ours = False
+    except OSError as error:
+        raise BadInputError(f"--{option}: {file} cannot be read ({error.strerror}); name another file") from error
+    if not ours:
+        hint = " (files of references are given with --references)" if option == "outputs" else ""
         raise BadInputError(
-            f"--outputs: {file} exists, and evaluate did not write it; name another file to write to "
-            "(files of references are given with --references)"
+            f"--{option}: {file} exists, and evaluate --{option} did not write it; name another file to write to{hint}"
         )
 
 
@@ -97,10 +105,9 @@ def run(words: list[str]) -> int:
     written = {name: file for name in ("json", "outputs") if (file := getattr(options, name)) is not None}
     for name, file in written.items():
         _check_results(name, file, [options.file, *options.references])
+        _check_replaced(name, file)
     if len({Path(file).resolve() for file in written.values()}) < len(written):
         raise BadInputError(f"--json and --outputs are both {options.json}; name two files")
-    if options.outputs is not None:
-        _check_outputs(options.outputs)
     report = report_run(RunDirectory.open(Path(options.run)), options, TerminalReporter())
     print(report.text(), file=sys.stderr if "-" in written.values() else sys.stdout)
     if options.outputs is not None:

@@ -87,6 +87,14 @@ class SearchSettings:
         """The same search without what asks the channel or the language model."""
         return replace(self, channel_alignment="marginal", lm_proposals=0)
 
+    def finds_all_of(self, other: SearchSettings) -> bool:
+        """Whether it is another search, or a wider one that is else the same: its lists can be judged alike."""
+        return (
+            self.k1 >= other.k1
+            and self.k2 >= other.k2
+            and all(getattr(self, name) == getattr(other, name) for name in self.record() if name not in ("k1", "k2"))
+        )
+
     def record(self) -> dict[str, Any]:
         """For weights.json and results: everything that can change the outputs of a search."""
         return {name: value for name, value in asdict(self).items() if name != "memory"}

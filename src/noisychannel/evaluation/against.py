@@ -55,13 +55,15 @@ class Against:
     """Of the other run."""
     place_of: dict[int, int]
     """For each item of the run the place of the same item in the other's table."""
+    items: int
+    """How many items the run has."""
     pairings: list[Pairing]
 
     def record(self) -> dict[str, Any]:
-        """For a file; the other's outputs are in the order of the run's items, null if it has none for an item."""
-        items = range(max(self.place_of) + 1)
+        """For a file; what the other has of items is in the order of the run's items, null for those that it lacks."""
         return {
             "run": self.table.run,
+            "references": self._by_item(self.table.held_out.references),
             "pairings": [
                 {
                     "system": pairing.system,
@@ -69,14 +71,24 @@ class Against:
                     "measured": {name: value._asdict() for name, value in pairing.measured.items()},
                     "only_run": pairing.only_run,
                     "only_other": pairing.only_other,
-                    "other_outputs": [
-                        self.table.result(pairing.other).outputs[self.place_of[n]] if n in self.place_of else None
-                        for n in items
-                    ],
+                    **self._other(self.table.result(pairing.other)),
                 }
                 for pairing in self.pairings
             ],
         }
+
+    def _other(self, row: SystemResult) -> dict[str, Any]:
+        """What the other's system did, and with what."""
+        return {
+            "other_weights": row.weights,
+            "other_search": row.search,
+            "other_outputs": self._by_item(row.outputs),
+            "other_complete": self._by_item(row.complete),
+            "other_confidence": None if row.confidence is None else self._by_item(row.confidence),
+        }
+
+    def _by_item(self, values: Sequence[Any]) -> list[Any]:
+        return [values[self.place_of[n]] if n in self.place_of else None for n in range(self.items)]
 
     def text(self, run: EvaluationTable) -> str:
         """For reading."""
@@ -134,9 +146,9 @@ def compare_with(
     if missing := [name for name in options.systems if name not in shared]:
         reporter.warn(f"{other.path}: skipping {', '.join(missing)}, which it does not have")
     default = default_system(other)
-    theirs = evaluate_run(
-        other, replace(options, systems=list(dict.fromkeys([*shared, default])), baselines=[]), reporter
-    )
+    systems = list(dict.fromkeys([*shared, default]))
+    # Only the comparison resamples, by units of the run. The other may lack them: it ignores features, for example.
+    theirs = evaluate_run(other, replace(options, systems=systems, baselines=[], resample_by="line"), reporter)
     places = {place: n for n, place in enumerate(theirs.held_out.places)}
     place_of = {n: places[place] for n, place in enumerate(table.held_out.places) if place in places}
     if not place_of:
@@ -147,7 +159,7 @@ def compare_with(
     pairings = [
         _pairing(table, theirs, place_of, _row(table, ours), _row(theirs, name), options) for ours, name in pairs
     ]
-    return Against(theirs, place_of, pairings)
+    return Against(theirs, place_of, len(table.held_out.inputs), pairings)
 
 
 def _pairing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from noisychannel.data.blank_lines import is_blank
 from noisychannel.data.codec import Codec
@@ -38,15 +39,8 @@ class HeldOut:
         listed = list(rows)
         texts = [[row.output] for row in listed]
         for pattern in further:
-            lines = [line for file in find_files([pattern]) for line in read_lines(file)]
-            if skipped := len(lines) > len(listed):  # blank lines of the inputs
-                lines = [line for line in lines if not is_blank(line)]
-            if len(lines) != len(listed):
-                raise BadInputError(f"{pattern}: {len(lines)} references, but there are {len(listed)} inputs")
-            for references, row, line in zip(texts, listed, lines, strict=True):
-                if skipped and row.where.rpartition(":")[2] != str(line.number):
-                    raise BadInputError(f"{line.where}: not parallel to {row.where}; blank lines must be the same")
-                references.append(line.text)
+            for references, text in zip(texts, _parallel_texts(pattern, listed), strict=True):
+                references.append(text)
         seen = [[as_seen(text, codec) for text in references] for references in texts]
         named = [dict(row.further) for row in listed]
         return HeldOut(
@@ -88,6 +82,30 @@ class HeldOut:
                 "(--columns with -NAME names a further column)"
             )
         return list(known[by])
+
+
+def _parallel_texts(pattern: str, rows: Sequence[Row]) -> list[str]:
+    """The lines of further files that are parallel to rows of parallel files: file by file, with the same numbers.
+
+    Lines without a row, which were blank when the rows were read, must be blank here, too.
+    """
+    texts: list[str] = []
+    partners: dict[str, Path] = {}
+    for file in find_files([pattern]):
+        for line in read_lines(file):
+            home, _, number = rows[len(texts)].where.rpartition(":") if len(texts) < len(rows) else ("", "", "")
+            new = home not in partners and file not in partners.values()
+            if number == str(line.number) and (new or partners.get(home) == file):
+                partners[home] = file
+                texts.append(line.text)
+            elif not is_blank(line) and home:
+                where = rows[len(texts)].where
+                raise BadInputError(f"{line.where}: not parallel to {where}; blank lines must be the same")
+            elif not is_blank(line):
+                raise BadInputError(f"{line.where}: a reference without an input; there are {len(rows)} inputs")
+    if len(texts) < len(rows):
+        raise BadInputError(f"{pattern}: {len(texts)} references, but there are {len(rows)} inputs")
+    return texts
 
 
 def as_seen(text: str, codec: Codec) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 from noisychannel.evaluation.table import EvaluationTable
 
 BETWEEN_REFERENCES = " ||| "
-HEAD = "input\t"
-"""How a tab-separated file begins."""
-JSON_HEAD = '{"input": '
+RIGHT, CONFIDENCE = ": right", ": confidence"
+"""What follows the name of a system in the heads of its further columns."""
+KEYS = {"input", "features", "group", "columns", "references", "systems"}
+"""Of a line of JSON."""
 
 
 def item_records(table: EvaluationTable) -> list[dict[str, Any]]:
@@ -56,8 +57,8 @@ def as_tsv(table: EvaluationTable, separator: str = ";") -> str:
     head = ["input", *(["features"] if with_features else []), *(["group"] if with_groups else [])]
     head += [*held_out.columns, "references"]
     for result in table.results:
-        head += [result.system, f"{result.system}: right"]
-        head += [f"{result.system}: confidence"] if result.system in sure else []
+        head += [result.system, result.system + RIGHT]
+        head += [result.system + CONFIDENCE] if result.system in sure else []
     lines = [head]
     for record in item_records(table):
         cells = [record["input"]]
@@ -69,6 +70,29 @@ def as_tsv(table: EvaluationTable, separator: str = ";") -> str:
             cells += [f"{one['confidence']:.4f}"] if system in sure else []
         lines.append(cells)
     return "".join("\t".join(_cell(cell) for cell in line) + "\n" for line in lines)
+
+
+def begins_items(line: str) -> bool:
+    """Whether the first line of a file, with its end, is one that ``as_tsv`` or ``as_json_lines`` writes."""
+    if not line.endswith("\n"):
+        return False
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return _is_head(line[:-1].split("\t"))
+    return isinstance(record, dict) and record.keys() == KEYS
+
+
+def _is_head(head: Sequence[str]) -> bool:
+    """Whether the columns after the references are those of systems, and of nothing else."""
+    if head[0] != "input" or "references" not in head:
+        return False
+    rest = list(head[len(head) - list(reversed(head)).index("references") :])  # a column of the file may have that name
+    systems = 0
+    while len(rest) > 1 and rest[1] == rest[0] + RIGHT:
+        del rest[: 3 if rest[2:3] == [rest[0] + CONFIDENCE] else 2]
+        systems += 1
+    return systems > 0 and not rest
 
 
 def _cell(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from noisychannel.evaluation.against import Against, compare_with, default_syste
 from noisychannel.evaluation.error_kinds import Errors, Judged, group_errors
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.evaluation.seen import seen_items
-from noisychannel.evaluation.table import EvaluationTable, SystemResult, markdown
+from noisychannel.evaluation.table import RECORD_KEYS, EvaluationTable, SystemResult, markdown
 from noisychannel.reporting import Reporter, Silent
 from noisychannel.runs import RunDirectory
 
@@ -59,6 +60,15 @@ class EvaluationReport:
             parts.append("\n".join(_confidence(best_of(self.table, sure))))
         parts.append("\n".join(_errors(self.errors)))
         return "\n\n".join(parts)
+
+
+def is_report(text: str) -> bool:
+    """Whether the content of a file is a record of a report; one of an earlier version has at least the table."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and record.keys() >= RECORD_KEYS
 
 
 def report_run(

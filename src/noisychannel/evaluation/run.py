@@ -27,7 +27,7 @@ from noisychannel.outputs import Output
 from noisychannel.reporting import Reporter, Silent
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import check_used, unused_settings
-from noisychannel.weights import outdated_systems, read_systems, stale_systems, stale_warning
+from noisychannel.weights import outdated_systems, read_system, read_systems, stale_systems, stale_warning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +120,15 @@ def evaluate_run(
     systems = compared_systems(list(runs.values()), names, options.k1, options.k2)
     proposers = {one.system.proposer: None for system in systems for one in system.tuned}
     check_used([] if options.k1 is None else ["k1"], unused_settings(proposers, with_channel=True))
+    if unsure := [
+        system.label
+        for system in systems
+        if any(
+            one.confidence is None and read_system(of_group, one.name).confidence is not None
+            for one, of_group in zip(system.tuned, runs.values(), strict=True)
+        )
+    ]:
+        reporter.warn(f"no confidence for {', '.join(unsure)}: the search is narrower than the tuned one")
     stale: dict[str, list[str]] = {}
     for n, of_group in enumerate(runs.values()):
         stale |= stale_systems(of_group, [system.tuned[n] for system in systems])

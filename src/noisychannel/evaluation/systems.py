@@ -7,7 +7,7 @@ compared with; if the systems were tuned with different searches, once with each
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from noisychannel.decode.settings import SearchSettings
@@ -45,7 +45,7 @@ def compared_systems(
     searches = {name: tuple(system.settings.for_direct() for system in systems) for name, systems in tuned.items()}
     labels = _labels(list(dict.fromkeys(searches.values())) or [tuple(system.settings for system in direct)])
     alone = [
-        ComparedSystem(label, tuple(replace(d, settings=s) for d, s in zip(direct, search, strict=True)), None)
+        ComparedSystem(label, tuple(d.searching(s) for d, s in zip(direct, search, strict=True)), None)
         for search, label in labels.items()
     ]
     return alone + [ComparedSystem(name, systems, labels[searches[name]]) for name, systems in tuned.items()]
@@ -55,7 +55,7 @@ def _widened(system: TunedSystem, k1: int | None, k2: int | None) -> TunedSystem
     """The system with another width of its search; a width that is not given follows the other if it must."""
     given = {name: value for name, value in (("k1", k1), ("k2", k2)) if value is not None}
     try:
-        return replace(system, settings=system.settings.changed(**given))
+        return system.searching(system.settings.changed(**given))
     except ValueError as error:
         raise BadInputError(f"{system.name}: {error}") from error
 

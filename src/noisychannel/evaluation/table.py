@@ -12,6 +12,8 @@ from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import Metric
 from noisychannel.provenance import provenance
 
+RECORD_KEYS = {"noisychannel", "run", "test", "sentences", "signatures", "bootstrap", "systems", "items"}
+"""What every record has."""
 FEW_UNITS = 10
 """With fewer units a bootstrap says next to nothing about chance."""
 
