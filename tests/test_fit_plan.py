@@ -226,6 +226,7 @@ def test_advice_follows_from_the_data() -> None:
     assert any("rare tag sets" in line and "50 %" in line for line in helps)
     listed = what_helps(replace(plain, tagged_words=True), [part], right, [row("", f"y{n}") for n in range(10, 15)])
     assert any(line.startswith("more words: 100 %") for line in listed)
+    assert what_helps(plain, [part], right, [], trained=0.2)[0].startswith("more time (--minutes): the models had 20 %")
     assert what_helps(replace(plain, words=0), [part], right, [])[0].startswith("a list of words")
     twice = Part("fold1", (row("a", "b"), row("a", "c")), (row("d", "e"),))
     assert any("several outputs" in line for line in what_helps(replace(plain, tags=False), [twice], [True], []))

@@ -17,7 +17,7 @@ from toys import LETTERS, double_vowels
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide-few-pairs.md"
 BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
-OTHER_PROGRAMS = ("head", "wc")
+OTHER_PROGRAMS = ("head", "wc", "paste")
 
 
 def commands() -> list[str]:
@@ -62,5 +62,6 @@ def test_every_command_of_the_guide_works(tmp_path: Path, monkeypatch: pytest.Mo
     assert "decode uses this" in fitted
     assert len(decoded.splitlines()) == 2
     assert len((tmp_path / "modern.txt").read_text(encoding="utf-8").splitlines()) == 6
+    assert len((tmp_path / "marked.tsv").read_text(encoding="utf-8").splitlines()) == 6
     assert len((tmp_path / "outputs.tsv").read_text(encoding="utf-8").splitlines()) >= 10
     assert "runs/old" in list(shown.values())[-1]

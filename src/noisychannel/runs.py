@@ -51,7 +51,7 @@ class RunDirectory(RecordedRun):
         if path.exists() and not path.is_dir():
             raise BadInputError(f"{path}: is a file, not a run directory")
         if not path.is_dir():
-            raise BadInputError(f"{path}: no such run directory; create one with noisychannel train")
+            raise BadInputError(f"{path}: no such run directory; create one with noisychannel fit or train")
         if path.name in ROLES and not run.header_file.exists() and RunDirectory(path.parent).header_file.exists():
             raise BadInputError(f"{path}: a model of a run, not a run directory; did you mean {path.parent}?")
         run.header()

@@ -28,8 +28,8 @@ relative to the references, and the speed. FILE (- is standard input) has the co
 inputs, and --references names the parallel files of references, one or several. Each group of a run decodes its own
 items, and the table covers all groups; name the directory of a group for one alone.
 
-Below the table: how accurate the most confident outputs are, if the system has confidences, and the errors of the best
-system, grouped by kind, with examples.
+Below the table: how accurate the most confident outputs of the system that decode uses are, if it has confidences, and
+its errors, grouped by kind, with examples.
 
 Items with the same input (all forms of a lemma) are not independent: the bootstrap draws them together. Name
 something else with --resample-by: line, output, features, group, or a column named -NAME in --columns.

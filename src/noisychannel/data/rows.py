@@ -186,6 +186,8 @@ def _hint(line: str) -> str:
         return "; its lines end in \\r: convert them to \\n"
     if "\t" not in line and ("," in line or ";" in line):
         return "; if its columns are separated by something else, save the file with tabs"
+    if "\t" not in line and " " in line.strip():
+        return "; it has spaces: put one tab between the columns instead"
     return ""
 
 

@@ -38,7 +38,7 @@ class EvaluationReport:
 
     table: EvaluationTable
     errors: Errors
-    """Of the best system."""
+    """Of the system that decode uses."""
     against: Against | None = None
 
     def record(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class EvaluationReport:
             parts.append(self.against.text(self.table))
         sure = [result for result in self.table.results if result.reliability is not None]
         if sure:
-            parts.append("\n".join(_confidence(best_of(self.table, sure))))
+            parts.append("\n".join(_confidence(shown_of(self.table, sure, self.errors.system))))
         parts.append("\n".join(_errors(self.errors)))
         return "\n\n".join(parts)
 
@@ -77,6 +77,7 @@ def report_run(
     reporter: Reporter = Silent(),  # noqa: B008 (no state)
 ) -> EvaluationReport:
     """Evaluate a run, and look at what it gets wrong."""
+    default = default_system(run)
     if options.against is None:
         table, against = evaluate_run(run, options, reporter), None
     else:
@@ -84,39 +85,44 @@ def report_run(
             raise BadInputError("--against reads FILE twice, which standard input does not allow; name a file")
         other = RunDirectory.open(Path(options.against))
         columns = [None, None] if options.references else shared_columns([run, other], options.columns)
-        default = default_system(run)
         systems = [] if not options.systems else list(dict.fromkeys([*options.systems, default]))
         table = evaluate_run(run, replace(options, columns=columns[0], systems=systems), reporter)
         against = compare_with(table, default, other, replace(options, columns=columns[1]), reporter)
-    return EvaluationReport(table, _errors_of_best(run, table), against)
+    return EvaluationReport(table, _errors_of(run, table, default), against)
 
 
-def best_of(table: EvaluationTable, results: list[SystemResult]) -> SystemResult:
-    """The best row by the first metric; of equal ones the last, which is the largest system."""
+def shown_of(table: EvaluationTable, results: list[SystemResult], system: str) -> SystemResult:
+    """The row of a system; if there is none, the best by the first metric, of equal ones the largest system.
+
+    The system that decode uses is not chosen by the items of the table.
+    """
+    for result in results:
+        if result.system == system:
+            return result
     metric = table.metrics[0]
     sign = 1 if metric.higher_is_better else -1
     return max(reversed(results), key=lambda result: sign * result.measured[metric.name].score)
 
 
-def _errors_of_best(run: RunDirectory, table: EvaluationTable) -> Errors:
-    best = best_of(table, [result for result in table.results if not result.baseline])
-    direct = None if best.compared_with is None else table.result(best.compared_with)
+def _errors_of(run: RunDirectory, table: EvaluationTable, system: str) -> Errors:
+    shown = shown_of(table, [result for result in table.results if not result.baseline], system)
+    direct = None if shown.compared_with is None else table.result(shown.compared_with)
     held_out = table.held_out
     characters = run.groups()[0].codecs()[1].config.units == "characters"
     seen = seen_items(run, held_out)
     judged = [
         Judged(
             held_out.inputs[n],
-            best.outputs[n],
+            shown.outputs[n],
             references,
-            best.complete[n],
+            shown.complete[n],
             characters,
             None if seen is None else seen[n],
             None if direct is None else direct.outputs[n] in references,
         )
         for n, references in enumerate(held_out.references)
     ]
-    return group_errors(best.system, judged)
+    return group_errors(shown.system, judged)
 
 
 def _confidence(result: SystemResult) -> Iterator[str]:

@@ -22,6 +22,8 @@ BY_CHANCE = 0.32
 """Two systems whose difference has this p-value or a larger one, about a standard error, cannot be told apart."""
 FEW_PER_TAG_SET = 5
 """With fewer pairs for each tag set, more pairs of rare tag sets help first."""
+SHORT = 0.6
+"""With a smaller share of the updates that the rules want, more time helps most."""
 CLEARLY = 10.0
 """Points between listed and other answers that make more words worth naming."""
 
@@ -80,13 +82,20 @@ def baselines_of(plan: Plan) -> list[str]:
     return ["identity", "memorised", *(["rules"] if characters else [])]
 
 
-def what_helps(facts: Facts, parts: Sequence[Part], right: Sequence[bool], words: Sequence[Row]) -> list[str]:
+def what_helps(
+    facts: Facts, parts: Sequence[Part], right: Sequence[bool], words: Sequence[Row], trained: float = 1.0
+) -> list[str]:
     """What would help most, most important first: read off the facts and the held-out pairs.
 
-    ``right``: for each held-out pair, whether the answer of the default system is right.
+    ``right``: for each held-out pair, whether the answer of the default system is right. ``trained``: the share of the
+    updates that the rules want.
     """
     held_out = [(row, part) for part in parts for row in part.held_out]
     found = []
+    if trained < SHORT:
+        found.append(
+            f"more time (--minutes): the models had {100 * trained:.0f} % of the updates that the pairs deserve"
+        )
     if facts.tags and facts.words and not facts.tagged_words:
         found.append("tags for the words: those that a reverse model writes are guesses, and often wrong")
     if not facts.words:

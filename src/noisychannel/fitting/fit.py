@@ -30,7 +30,15 @@ from noisychannel.fitting.estimate import Estimate, baseline_texts, baselines_of
 from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
 from noisychannel.fitting.options import FitOptions, UserData
-from noisychannel.fitting.plan import SMALL_INVENTORY, Plan, check_choices, dev_size, make_plan, run_config
+from noisychannel.fitting.plan import (
+    SMALL_INVENTORY,
+    Plan,
+    check_choices,
+    dev_size,
+    make_plan,
+    run_config,
+    updates_by_rule,
+)
 from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare
 from noisychannel.fitting.reverse import ReverseRuns
 from noisychannel.fitting.timing import (
@@ -167,6 +175,10 @@ class _Fit:
     def _announce(self, facts: Facts, plan: Plan, seconds: float) -> None:
         first = self.data.pairs[0]
         self.reporter.say(f"first pair: {shortened_text(first.input)} becomes {shortened_text(first.output)}")
+        changed = next((pair for pair in self.data.pairs if pair.input != pair.output), first)
+        if changed is not first:
+            say = f"first that differ: {shortened_text(changed.input)} becomes {shortened_text(changed.output)}"
+            self.reporter.say(say)
         self.reporter.say(facts.describe())
         if self.data.blank:
             self.reporter.say(self.data.blank)
@@ -265,13 +277,14 @@ class _Fit:
         ]
         write_systems(run, systems, default)
         right = _right(texts, default, rows)
+        trained = plan.updates / updates_by_rule(self.facts.pairs)
         return Done(
             begun_now(self.options, checksums_of(self.data), self.facts, plan),
             default,
             metric.name,
             len(rows),
             (*self._baselines(parts, rows, metric), *found),
-            tuple(what_helps(self.facts, parts, right, self.datasets.words)),
+            tuple(what_helps(self.facts, parts, right, self.datasets.words, trained)),
             made.get(ALL, 0),
             round(time.monotonic() - self.began, 1),
         )

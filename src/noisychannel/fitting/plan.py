@@ -163,7 +163,7 @@ def make_plan(
         embedding_size=EMBEDDING,
         dropout=DROPOUT,
         batch_size=BATCH,
-        updates=_updates(facts.pairs),
+        updates=updates_by_rule(facts.pairs),
         learning_rate=LEARNING_RATE,
         lm_hidden_size=next(size for least, size in LM_HIDDEN if outputs >= least),
         lm_dropout=DROPOUT,
@@ -324,7 +324,7 @@ def _made_up(facts: Facts, given: int) -> int:
     return 100 * round(MADE_UP_BESIDE_WORDS * min(1.0, max(0.0, left)) / 100)
 
 
-def _updates(pairs: int) -> int:
+def updates_by_rule(pairs: int) -> int:
     by_size = UPDATES * (1 + math.log10(max(pairs, 100) / 100))
     return 10 * round(min(MOST_UPDATES, max(by_size, EPOCHS * pairs / BATCH)) / 10)
 
