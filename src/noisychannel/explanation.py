@@ -20,7 +20,10 @@ def explain(line: DecodedLine, model: NoisyChannel, width: int | None = None) ->
     names = [name for name in weights if name != "length"]
     sure = any(output.confidence is not None for output in outputs)
     for column in ("output", *(["confidence"] if sure else []), "score", *names[:3], "length", *names[3:]):
-        table.add_column(column, justify="left" if column == "output" else "right")
+        if column == "output":  # the numbers may be cut, but not what they are about
+            table.add_column(column, min_width=max(len(output.text) for output in outputs))
+        else:
+            table.add_column(column, justify="right")
     for output in outputs:
         h = output.hypothesis
         terms = {name: "–" if value is None else f"{value:.3f}" for name, value in h.terms().items()}

@@ -15,11 +15,11 @@ from noisychannel.experiments.demo import DemoOptions, compare_systems, describe
 from noisychannel.fitting.report import describe
 from noisychannel.runs import RunDirectory
 
-USAGE = """usage: noisychannel demo [--run-dir runs/demo] [--pairs 1000] [--overwrite]
+USAGE = """usage: noisychannel demo [--run-dir runs/demo] [--pairs 500] [--overwrite]
 
-Fit models that turn German nouns into their dative plurals (Haus → Häusern) from a thousand pairs. All other dative
+Fit models that turn German nouns into their dative plurals (Haus → Häusern) from 500 pairs. All other dative
 plurals of the package german-nouns, without those of held-out nouns, are unpaired outputs. It is what noisychannel fit
-does with any pairs and words, in three minutes; then come perplexities, alignments, the table of systems on held-out
+does with any pairs and words, in a few minutes; then come perplexities, alignments, the table of systems on held-out
 nouns beside two simple baselines (the noun as it is, suffix rules), and nouns on which the systems differ. If the
 command is repeated, it resumes, or shows the finished models.
 
