@@ -38,8 +38,7 @@ def confidence_interval(
     if not 0 < level < 1:
         raise BadInputError(f"level: {level} is not between 0 and 1; 0.95 is usual")
     scores_R = _resampled_scores(metric, *_units(statistics_NS[None], groups, sizes_N), samples, seed)[0]
-    lower, upper = np.quantile(scores_R, [(1 - level) / 2, (1 + level) / 2])
-    return float(lower), float(upper)
+    return _percentiles(scores_R, level)
 
 
 def paired_bootstrap(
@@ -83,9 +82,13 @@ def difference_interval(
     groups: Sequence[Hashable] | None = None,
 ) -> tuple[float, float]:
     """The percentile bootstrap interval of the difference between two systems on the same sentences."""
-    statistics_KUS, sizes_U = _units(np.stack([statistics_NS, baseline_NS]), groups, None)
-    scores_KR = _resampled_scores(metric, statistics_KUS, sizes_U, samples, seed)
-    lower, upper = np.quantile(scores_KR[0] - scores_KR[1], [(1 - level) / 2, (1 + level) / 2])
+    units = _units(np.stack([statistics_NS, baseline_NS]), groups, None)
+    system_R, baseline_R = _resampled_scores(metric, *units, samples, seed)
+    return _percentiles(system_R - baseline_R, level)
+
+
+def _percentiles(values_R: FloatArray, level: float) -> tuple[float, float]:
+    lower, upper = np.quantile(values_R, [(1 - level) / 2, (1 + level) / 2])
     return float(lower), float(upper)
 
 
