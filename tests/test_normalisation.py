@@ -152,8 +152,20 @@ def test_items_count_every_token_and_know_where_their_inputs_were_seen(
             seen = [k for k in (1, 2) if item.input in {token.text for token in sampled(data, k)}]
             assert item.seen_in == tuple(f"{SIZE}-{k}" for k in seen)
     tuned_on = experiment.parts[0].dev
-    assert [(item.input, *item.references) for item in tuned_on] == [tuple(token) for token in data.dev[: TINY.dev]]
+    places = [n * len(data.dev) // TINY.dev for n in range(TINY.dev)]
+    assert [(item.input, *item.references) for item in tuned_on] == [tuple(data.dev[place]) for place in places]
+    assert places[-1] > len(data.dev) * 9 // 10  # not the beginning alone
     assert not experiment.parts[1].dev  # dev is decoded, too, but takes no second share in tuning
+
+
+def test_the_record_says_how_hard_the_samples_are(experiment: Normalisation, data: NormalisationData) -> None:
+    recorded = experiment.data_record()["memorised outputs, test, samples of the publication"]
+    accuracies = []
+    for k in (1, 2):
+        known = memorised((token.text, token.modern, ()) for token in sampled(data, k))
+        right = [known(token.text, ()) == token.modern for token in data.test]
+        accuracies.append(100 * sum(right) / len(right))
+    assert recorded == {f"{SIZE} tokens": {"samples": 2, "mean": round(sum(accuracies) / 2, 2)}}
 
 
 def test_no_answer_of_an_unseen_token_is_in_the_strict_words(
@@ -248,7 +260,7 @@ def test_systems_have_the_term_of_seen_inputs_and_every_sample(results: dict) ->
         assert set(row["scores"]["accuracy"]["seeds"]) == samples
         assert row["models"]["seen"] == row["models"]["direct"]
     assert results["parts"] == {"test": TINY.tokens, "dev": TINY.tokens}
-    assert "first 30 dev tokens" in results["tuned"]
+    assert "30 tokens spread evenly over dev" in results["tuned"]
 
 
 def test_decoding_distinct_inputs_of_dev_and_test_is_decoding_every_token(

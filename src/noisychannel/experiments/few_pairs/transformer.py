@@ -2,7 +2,8 @@
 
 Encoder and decoder of four layers, pre-norm. Tags are symbols of the input with an embedding of their own type and
 without a position, so that their order does not count. Training is Adam with a warm-up and an inverse square root
-schedule, label smoothing, and large batches; the model with the best dev accuracy is kept. Decoding is greedy.
+schedule, label smoothing, and large batches; the model with the best dev accuracy is kept. Decoding is greedy. On a
+GPU, training computes products with TF32.
 
 Shapes: B items, I input symbols (tags first), J output symbols, D units, V symbols.
 """
@@ -23,6 +24,7 @@ from noisychannel.arguments import Bounds, Count, Positive, Seed, check_bounds
 from noisychannel.devices import choose_device
 from noisychannel.experiments.few_pairs.tasks import Pair
 from noisychannel.ids import BOS, EOS, PAD, UNK
+from noisychannel.precision import float32_products
 
 FIRST = max(PAD, BOS, EOS, UNK) + 1
 LONGEST = 256
@@ -151,12 +153,16 @@ def train_transformer(
         inputs_BI, tags_B = trained.sources(batch)
         outputs_BJ = _padded([symbols.letters(example.output) for example in batch], where)
         before_BJ = F.pad(outputs_BJ[:, :-1], (1, 0), value=BOS)
-        logits_BJV = model.write(before_BJ, *model.read(inputs_BI, tags_B))
-        loss = F.cross_entropy(
-            logits_BJV.flatten(0, 1), outputs_BJ.flatten(), ignore_index=PAD, label_smoothing=settings.label_smoothing
-        )
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        with float32_products("tf32", where):
+            logits_BJV = model.write(before_BJ, *model.read(inputs_BI, tags_B))
+            loss = F.cross_entropy(
+                logits_BJV.flatten(0, 1),
+                outputs_BJ.flatten(),
+                ignore_index=PAD,
+                label_smoothing=settings.label_smoothing,
+            )
+            loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         schedule.step()

@@ -17,8 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
+from noisychannel.evaluation.baselines import memorised
 from noisychannel.experiments.few_pairs.tasks import Pair, Task, Word
 from noisychannel.experiments.items import Item, at_most, sample_name
 from noisychannel.experiments.normalisation.cited import Text
@@ -27,6 +29,8 @@ from noisychannel.experiments.tables import DATA_OPTION, existing_file, read_tab
 OPEN, STRICT = "open", "strict"
 FILES: dict[Text, str] = {"anselm": "de-anselm", "bohoric": "sl-bohoric"}
 COLUMNS = ("token", "modern token")
+PUBLISHED_SAMPLES = 10
+"""Over so many samples of a size the published figures are means."""
 
 
 class Token(NamedTuple):
@@ -44,6 +48,8 @@ class NormalisationData:
     dev: list[Token]
     test: list[Token]
     words: list[str]
+    published: list[Token]
+    """The training tokens of all samples of the publication: more than ``train``."""
 
 
 def read_data(
@@ -57,22 +63,23 @@ def read_data(
         file = existing_file(folder / f"{name}.{split}.tsv", fix)
         return [Token(*row) for row in islice(read_table(file, COLUMNS), most)]
 
-    first, dev, test = read("train", train), read("dev", tokens), read("test", tokens)
+    longest = None if train is None else PUBLISHED_SAMPLES * train
+    published, dev, test = read("train", longest), read("dev", tokens), read("test", tokens)
     file = existing_file(folder / f"{name[:2]}.words.txt", f"it has the modern words, one a line; {DATA_OPTION}")
     listed = list(dict.fromkeys(word for (word,) in read_table(file, ("word",))))
-    return NormalisationData(first, dev, test, at_most(listed, words, seed=1))
+    return NormalisationData(published[:train], dev, test, at_most(listed, words, seed=1), published)
 
 
-def make_task(name: str, data: NormalisationData, inputs: Mapping[str, set[str]]) -> Task:
+def make_task(name: str, data: NormalisationData, inputs: Mapping[str, set[str]], dev: int | None = None) -> Task:
     """The task of one text. ``inputs``: of each sample, see ``sampled_inputs``.
 
-    Its dev items are single tokens, in their order, to tune on; its test items are counted.
+    Its dev items are single tokens to tune on, ``dev`` of them, spread over the text; its test items are counted.
     """
     hidden = hidden_outputs(data, inputs)
     return Task(
         name,
         tuple(Pair(token.text, token.modern) for token in data.train),
-        tuple(Item(token.text, (token.modern,)) for token in data.dev),
+        tuple(Item(token.text, (token.modern,)) for token in spread(data.dev, dev)),
         counted_items(data.test, inputs),
         {
             OPEN: tuple(map(Word, data.words)),
@@ -80,6 +87,13 @@ def make_task(name: str, data: NormalisationData, inputs: Mapping[str, set[str]]
         },
         running_text=True,
     )
+
+
+def spread(tokens: Sequence[Token], number: int | None) -> list[Token]:
+    """So many tokens at equal distances: the beginning of a text may be of one hand, and like no other."""
+    if number is None or number >= len(tokens):
+        return list(tokens)
+    return [tokens[n * len(tokens) // number] for n in range(number)]
 
 
 def sampled_inputs(train: Sequence[Token], sizes: Iterable[int], samples: Iterable[int]) -> dict[str, set[str]]:
@@ -103,6 +117,15 @@ def counted_items(tokens: Iterable[Token], inputs: Mapping[str, set[str]]) -> tu
         )
         for token, count in counts.items()
     )
+
+
+def memorised_accuracies(data: NormalisationData, size: int) -> list[float]:
+    """The test accuracy of memorised outputs with each sample of the publication: how hard ours are."""
+    accuracies = []
+    for k in range(min(PUBLISHED_SAMPLES, len(data.published) // size)):
+        answer = memorised((token.text, token.modern, ()) for token in data.published[k * size : (k + 1) * size])
+        accuracies.append(100 * fmean(answer(token.text, ()) == token.modern for token in data.test))
+    return accuracies
 
 
 def hidden_outputs(data: NormalisationData, inputs: Mapping[str, set[str]]) -> set[str]:

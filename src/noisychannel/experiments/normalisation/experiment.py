@@ -4,14 +4,16 @@
     normalisation-bohoric    Slovene, 18th and 19th century
 
 The parts are test and dev; both are decoded with the same models, each distinct input once. The models are planned as
-``fit`` plans them for the tokens of a sample and the words. Weights are tuned for each number of tokens, on the first
-tokens of dev, with the models of the first sample. All samples and sizes of a text share the language model and the
-word list of a setting.
+``fit`` plans them for the tokens of a sample and the words. Weights are tuned for each number of tokens, on tokens that
+are spread over dev, with the models of the first sample. All samples and sizes of a text share the language model and
+the word list of a setting.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from noisychannel.experiments.design import Design, Plot
@@ -27,6 +29,7 @@ from noisychannel.experiments.normalisation.data import (
     NormalisationData,
     counted_items,
     make_task,
+    memorised_accuracies,
     read_data,
     sampled_inputs,
 )
@@ -78,12 +81,24 @@ class Normalisation(FewPairs):
 
     scale: NormalisationScale
 
-    def __init__(self, design: Design, task: Task, dev: tuple[Item, ...], setup: Setup, scale: NormalisationScale):
-        """``dev``: all dev items, counted; those of the task are single tokens, to tune on."""
+    def __init__(
+        self,
+        design: Design,
+        task: Task,
+        dev: tuple[Item, ...],
+        setup: Setup,
+        scale: NormalisationScale,
+        memorised: Mapping[int, list[float]],
+    ) -> None:
+        """``dev``: all dev items, counted; those of the task are single tokens, to tune on.
+
+        ``memorised``: by size, the test accuracy of memorised outputs with each sample of the publication.
+        """
         super().__init__(design, [task], setup, replace(scale, words=None))
         (self._task,) = self.tasks.values()
         self.parts = Part("test", self._task.dev, self._task.test), Part("dev", (), dev)
         self.tuning_parts = self.parts[:1]
+        self._memorised = memorised
 
     def task(self, part: Part) -> Task:
         return self._task
@@ -109,6 +124,10 @@ class Normalisation(FewPairs):
         return {
             **super().data_record(),
             "tokens": {name: sum(item.count for item in items) for name, items in held_out.items()},
+            "memorised outputs, test, samples of the publication": {
+                f"{size} tokens": {"samples": len(accuracies), "mean": round(fmean(accuracies), 2)}
+                for size, accuracies in self._memorised.items()
+            },
             "distinct inputs": {name: len({item.input for item in items}) for name, items in held_out.items()},
         }
 
@@ -122,8 +141,8 @@ class Normalisation(FewPairs):
     @property
     def tuning_record(self) -> str:
         return (
-            f"on the first {len(self._task.dev):,} dev tokens, for each number of training tokens, with the models of "
-            "the first sample, and shared by all samples"
+            f"on {len(self._task.dev):,} tokens spread evenly over dev, for each number of training tokens, with the "
+            "models of the first sample, and shared by all samples"
         )
 
 
@@ -135,5 +154,6 @@ def make_normalisation(text: Text, setup: Setup, quick: bool) -> Normalisation:
 
 def of_data(text: Text, data: NormalisationData, setup: Setup, scale: NormalisationScale) -> Normalisation:
     inputs = sampled_inputs(data.train, scale.sizes, scale.seeds)
-    task, dev = make_task(FILES[text], data, inputs), counted_items(data.dev, inputs)
-    return Normalisation(DESIGNS[text], task, dev, setup, scale)
+    task, dev = make_task(FILES[text], data, inputs, scale.dev), counted_items(data.dev, inputs)
+    memorised = {size: memorised_accuracies(data, size) for size in scale.sizes}
+    return Normalisation(DESIGNS[text], task, dev, setup, scale, memorised)
