@@ -36,6 +36,8 @@ class Facts:
     """Different inputs."""
     repeated: float = 0.0
     """The share of the pairs that are repetitions of an earlier one, tags included."""
+    varied: float = 0.0
+    """The share of the pairs whose output (with the same tags) also has another input: it is written in more ways."""
     words: int
     """Different unpaired outputs, with their tags if these are used."""
     tags: bool
@@ -86,6 +88,7 @@ def count_facts(pairs: Sequence[Row], words: Sequence[Row] = ()) -> Facts:
         pairs=len(pairs),
         inputs=len({row.input for row in pairs}),
         repeated=1 - len({(row.input, row.output, row.features) for row in pairs}) / len(pairs) if pairs else 0.0,
+        varied=_varied(pairs),
         words=len(known),
         tags=tags,
         tagged_words=tagged_words,
@@ -101,6 +104,13 @@ def count_facts(pairs: Sequence[Row], words: Sequence[Row] = ()) -> Facts:
         input_length=fmean(len(one) for one, _ in sides) if sides else 0.0,
         output_length=fmean(len(one) for _, one in sides) if sides else 0.0,
     )
+
+
+def _varied(pairs: Sequence[Row]) -> float:
+    inputs: dict[tuple[str, tuple[str, ...]], set[str]] = {}
+    for row in pairs:
+        inputs.setdefault((row.output, row.features), set()).add(row.input)
+    return fmean(len(inputs[row.output, row.features]) > 1 for row in pairs) if pairs else 0.0
 
 
 def choose_units(texts: Sequence[str]) -> FitUnits:

@@ -24,6 +24,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.devices import choose_device
 from noisychannel.errors import NoisyChannelError
+from noisychannel.fitting.drawing import draw_outputs
 from noisychannel.fitting.tagging import Analysis, TagSymbols
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.processes import BOUND, kill_children
@@ -48,6 +49,8 @@ class InputTask:
     """Where the inputs go: a line for each word, empty if its input is left out."""
     device: str
     threads: int
+    seed: int | None = None
+    """With which the inputs are drawn; None: the most probable ones are taken."""
 
     @property
     def done(self) -> bool:
@@ -56,15 +59,24 @@ class InputTask:
     def work(self) -> None:
         torch.set_num_threads(self.threads)
         model = NoisyChannel.load(self.run, None, Weights(direct=1.0), SEARCH, self.device, ["direct"])
+        inputs = self._found(model) if self.seed is None else self._drawn(model, self.seed)
+        lines = [text if text.strip() and "\n" not in text else "" for text in inputs]
+        write_text(Path(self.file), "".join(f"{line}\n" for line in lines))
+
+    def _drawn(self, model: NoisyChannel, seed: int) -> list[str]:
+        return draw_outputs(model, [word.output for word in self.words], seed)
+
+    def _found(self, model: NoisyChannel) -> list[str]:
+        """The most probable inputs; empty where the model is not sure."""
         decoded = model.batch(
             [word.output for word in self.words], 1, [word.features for word in self.words], BATCH, align=False
         )
-        lines = []
+        texts = []
         for best in decoded:
             text, hypothesis = best[0]
             sure = hypothesis.direct / hypothesis.length >= LEAST_CONFIDENCE
-            lines.append(text if hypothesis.complete and sure and text.strip() and "\n" not in text else "")
-        write_text(Path(self.file), "".join(f"{line}\n" for line in lines))
+            texts.append(text if hypothesis.complete and sure else "")
+        return texts
 
 
 def choose_words(words: Sequence[Row], train: Sequence[Row], wanted: int, tagged: bool, seed: int) -> list[Row]:
@@ -74,12 +86,21 @@ def choose_words(words: Sequence[Row], train: Sequence[Row], wanted: int, tagged
     return [word for word in drawn if (word.output, word.features if tagged else ()) not in known]
 
 
-def make_tasks(run: Path, words: Sequence[Row], directory: Path, tagged: bool, device: str) -> list[InputTask]:
-    """The tasks of one reverse run."""
+def make_tasks(
+    run: Path, words: Sequence[Row], directory: Path, tagged: bool, device: str, drawn: bool = False
+) -> list[InputTask]:
+    """The tasks of one reverse run. ``drawn``: draw the inputs; the same ones every time."""
     directory.mkdir(parents=True, exist_ok=True)
     asked = [word if tagged else word._replace(features=()) for word in words]
     return [
-        InputTask(str(run), tuple(asked[start : start + PIECE]), str(directory / f"{start:07d}.txt"), device, 1)
+        InputTask(
+            run=str(run),
+            words=tuple(asked[start : start + PIECE]),
+            file=str(directory / f"{start:07d}.txt"),
+            device=device,
+            threads=1,
+            seed=start + 1 if drawn else None,
+        )
         for start in range(0, len(asked), PIECE)
     ]
 

@@ -33,6 +33,8 @@ MADE_UP_UNTIL, MADE_UP_GONE = 500, 1_000
 """If words are given inputs, made-up pairs become fewer still between these numbers of pairs."""
 GIVEN_INPUTS = 10_000
 """The most words that are given inputs."""
+VARIED = 0.05
+"""If the outputs of so many pairs are written in several ways, so should the inputs of words be: they are drawn."""
 LEAST_WORDS = 200
 """So few words are not worth a reverse model."""
 MOST_REPEATED, MOST_REPEATED_IN_REVERSE = 10, 40
@@ -74,6 +76,8 @@ class Plan:
     """The same for the reverse model, which has only the pairs beside them."""
     words_given_inputs: int
     """Words for which a reverse model writes inputs; 0: none."""
+    inputs_drawn: bool = False
+    """Whether such an input is drawn from the reverse model; otherwise it is the most probable one."""
     words_given_tags: bool
     """Whether it writes tags for them, too."""
     repeat: int
@@ -154,6 +158,7 @@ def make_plan(
         made_up=new,
         reverse_made_up=alike,
         words_given_inputs=given,
+        inputs_drawn=given > 0 and not facts.tags and facts.varied >= VARIED,
         words_given_tags=tagging,
         repeat=_repeat(facts.pairs, new + given),
         reverse_repeat=max(1, min(MOST_REPEATED_IN_REVERSE, alike // (2 * max(facts.pairs, 1)))),
@@ -359,6 +364,11 @@ def _reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
         why = "as given" if "--inputs" in given else "they show the models real outputs"
         what = "tags and inputs" if plan.words_given_tags else "inputs"
         found.append(f"{plan.words_given_inputs:,} words are given {what} by a reverse model: {why}")
+        if plan.inputs_drawn:
+            found.append(
+                "these inputs are drawn, and not the most probable ones: the outputs of "
+                f"{100 * facts.varied:.0f} % of the pairs are written in several ways"
+            )
     elif facts.words:
         why = f"{NO_TAGS}, and {_no_tagging(facts)}" if facts.tags and not facts.tagged_words else "too few"
         why = "running text" if _running_text(facts) else why

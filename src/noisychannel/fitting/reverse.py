@@ -64,6 +64,7 @@ class ReverseRuns:
                 self.work.inputs(part.name),
                 self.tagged,
                 self.options.device,
+                self.plan.inputs_drawn,
             )
             for part in parts
         }

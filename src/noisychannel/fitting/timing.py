@@ -25,6 +25,8 @@ TAG_SYMBOLS = 4
 """About so many tags has a tagged input."""
 WORD_COST = 0.22
 """Giving a word an input takes so many updates of the direct model (0.21 measured on German forms)."""
+DRAWN_COST = 0.02
+"""The same for an input that is drawn."""
 TUNED_COST = 12.0
 """Tuning and estimating take so many updates of the direct model for each held-out pair."""
 START_COST = 12.0
@@ -113,7 +115,8 @@ def estimate_stages(plan: Plan, facts: Facts, speed: Speed) -> dict[str, float]:
     stages = {PREPARE: START_COST / 2}
     if plan.words_given_inputs:
         stages[REVERSE] = START_COST / 2 + _trained([speed.direct * plan.reverse_updates] * parts, speed)
-        stages[INPUTS] = parts * plan.words_given_inputs * WORD_COST * speed.direct / _shared(speed)
+        cost = DRAWN_COST if plan.inputs_drawn else WORD_COST
+        stages[INPUTS] = parts * plan.words_given_inputs * cost * speed.direct / _shared(speed)
     stages[TRAIN] = START_COST / 2 + main
     stages[TUNE] = START_COST / 2 + held_out * TUNED_COST * speed.direct
     return stages

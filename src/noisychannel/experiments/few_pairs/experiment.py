@@ -170,12 +170,13 @@ class FewPairs(Experiment):
         tasks: dict[Path, list[InputTask]] = {}
         for spec, part in reverse:
             file, task = self._inputs_file(spec, part), self.tasks[part]
-            wanted = self.plan(spec, part).words_given_inputs
+            plan = self.plan(spec, part)
             pairs = [pair.row() for pair in task.pairs(spec.pairs, spec.seed)]
             words = [word.row() for word in self.words(spec, part)]
-            chosen = choose_words(words, pairs, wanted, task.tagged, seed=1)
+            chosen = choose_words(words, pairs, plan.words_given_inputs, task.tagged, seed=1)
             run = self.runs / spec.name / part
-            tasks[file] = make_tasks(run, chosen, file.with_suffix(""), task.tagged, self.setup.device)
+            place, device = file.with_suffix(""), self.setup.device
+            tasks[file] = make_tasks(run, chosen, place, task.tagged, device, plan.inputs_drawn)
         in_processes(self.setup, _do, [x for of_file in tasks.values() for x in of_file if not x.done])
         for file, of_file in tasks.items():
             codec = RunDirectory(self.runs / VOCABULARIES / file.parent.name).codecs()[0]
