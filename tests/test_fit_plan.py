@@ -70,6 +70,7 @@ def test_few_pairs_are_helped_by_everything() -> None:
 def test_with_more_pairs_words_take_the_place_of_made_up_ones() -> None:
     plan = make_plan(replace(FACTS, pairs=1000))
     assert (plan.folds, plan.dev_pairs, plan.made_up, plan.words_given_inputs) == (0, 150, 0, 10_000)
+    assert [make_plan(replace(FACTS, pairs=n)).repeat for n in (500, 1_000, 2_000, 50_000)] == [10, 10, 5, 4]
     assert plan.updates > make_plan(FACTS).updates
     assert 0 < make_plan(replace(FACTS, pairs=700)).made_up < make_plan(FACTS).made_up
     # If words cannot be given inputs, nothing takes their place.

@@ -37,8 +37,8 @@ VARIED = 0.05
 """If the outputs of so many pairs are written in several ways, so should the inputs of words be: they are drawn."""
 LEAST_WORDS = 200
 """So few words are not worth a reverse model."""
-MOST_REPEATED, MOST_REPEATED_IN_REVERSE = 10, 40
-"""How often a real pair is repeated at most beside pairs that were made. A reverse model has made-up ones alone."""
+LEAST_REPEATED, MOST_REPEATED, MOST_REPEATED_IN_REVERSE = 4, 10, 40
+"""How often a real pair is repeated beside pairs that were made. A reverse model has made-up ones alone."""
 REVERSE_UPDATES = 0.5
 """The share of the updates that a reverse model has: with so little data it learns quickly, and then too much."""
 COPY_START = 3.0
@@ -305,7 +305,7 @@ def _given_inputs(facts: Facts) -> int:
 
 def _repeat(pairs: int, made: int) -> int:
     """How often each real pair counts beside so many that were made."""
-    return max(1, min(MOST_REPEATED, made // max(pairs, 1)))
+    return max(LEAST_REPEATED, min(MOST_REPEATED, made // max(pairs, 1))) if made else 1
 
 
 def _can_tag(facts: Facts) -> bool:
