@@ -4,8 +4,8 @@
 
 Writes made-up pairs (26 and 12 words on average, at most 50 and 25) with vocabularies of the given size. Trains the
 paper's models of summarisation (direct and channel 1×256, LM 2×1024) for a few updates through ``noisychannel train``,
-each by itself and all at once, resumes each, and decodes some lines with all three. Memory is that of all processes of a
-command together: the proportional set size, in which shared pages count once, sampled ten times a second. The peak of
+each by itself and all at once, resumes each, and decodes some lines with all three. Memory is that of all processes of
+a command together: the proportional set size, in which shared pages count once, sampled ten times a second. The peak of
 the largest process alone (VmHWM, which misses nothing) is beside it.
 """
 

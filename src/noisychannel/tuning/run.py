@@ -193,7 +193,8 @@ def _tune_systems(
         most_decodings(system, options.iterations, sum(system.contains(smaller) for smaller in systems[:n])) + 1
         for n, system in enumerate(systems)
     ]
-    with reporter.counting("tune", sum(most) * len(references)) as progress:
+    work = f"tune, at most {sum(most)} decodings of {len(references):,} pairs"
+    with reporter.counting(work, sum(most) * len(references)) as progress:
         decoded: dict[Weights, list[list[Hypothesis]]] = {}
 
         def decode(weights: Weights) -> list[list[Hypothesis]]:
