@@ -32,8 +32,8 @@ from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
 
 GIB = 1 << 20
 """In KiB, which /proc counts in."""
-LINES = 100
-"""Decoded."""
+LINES, LONGEST_OUTPUT = 32, 26
+"""Decoded in one batch. Models of a few updates do not know where an output ends."""
 SECONDS_BETWEEN_SAMPLES = 0.1
 
 
@@ -136,7 +136,7 @@ def main() -> None:
         lines = directory / "lines.txt"
         lines.write_text("".join((directory / "dev.src").read_text().splitlines(keepends=True)[:LINES]))
         weights = ["--weights", "1,0.5,0.5,0"]
-        beam = ["--k1", str(options.k1), "--k2", str(options.k2)]
+        beam = ["--k1", str(options.k1), "--k2", str(options.k2), "--max_length", str(LONGEST_OUTPUT)]
         run = str(directory / "all")
         measure(f"decode {LINES} lines with all three", "decode", run, *weights, *beam, stdin=lines)
 

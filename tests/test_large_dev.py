@@ -1,4 +1,4 @@
-"""Large dev sets: tuning draws a sample, evaluations during training use one, and both say so."""
+"""A user's own large files: samples of dev for tuning and evaluations, long and empty lines, outputs never right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from noisychannel.arguments import dump_config
 from noisychannel.cli.main import main
 from noisychannel.data.batches import make_batch
 from noisychannel.data.corpus import Corpus, Sequences
-from noisychannel.data.rows import Row
+from noisychannel.data.rows import Row, read_parallel
+from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.objective import Weights
+from noisychannel.errors import BadInputError
 from noisychannel.runs import RunDirectory
 from noisychannel.training import dev_sample
 from noisychannel.training.config import TrainingConfig
@@ -20,6 +23,7 @@ from noisychannel.training.learner import Learner
 from noisychannel.training.run import train_run
 from noisychannel.training.state import TrainingState
 from noisychannel.tuning import run as tuning
+from noisychannel.tuning.confidence import JudgedList, fit_confidence
 from noisychannel.tuning.run import drawn_pairs
 from toys import toy_config
 
@@ -116,3 +120,32 @@ def test_the_dev_loss_is_per_symbol_of_the_sample(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Learner, "judge", watched)
     train_run(toy_config(tmp_path, rows=40, max_epochs=1, dev_limit=7), lambda event: None, lambda line: None)
     assert seen == [7]
+
+
+def test_a_few_very_long_lines_are_worth_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = toy_config(tmp_path, rows=200, models=("direct", "channel"), max_epochs=None, max_updates=1)
+    with Path(config.data.train[0]).open("a") as file:
+        file.write("ab" * 150 + "\tb\n")
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    assert main(["train", str(tmp_path / "config.yaml")]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    assert "the longest input of the training data has 300 symbols, and 99 % have at most 6." in line
+    assert line.endswith("--data.input.max-length 12")
+
+
+def test_all_lines_without_a_headline_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("a\nb\n\nc\nd\n\n")
+    (tmp_path / "out").write_text("A\n\n\nC\n \nX\n")
+    with pytest.raises(BadInputError) as caught:
+        list(read_parallel([str(tmp_path / "in")], [str(tmp_path / "out")]))
+    assert str(caught.value) == (
+        f"{tmp_path}/out:2: the line is empty; fill it in, or remove it on both sides (as for 2 more lines that are "
+        "empty on one side)"
+    )
+
+
+def test_no_confidence_is_fitted_if_no_output_is_ever_right() -> None:
+    found = [Hypothesis.of((symbol,), -1.0, {"direct": -1.0}, 2, True) for symbol in (4, 5)]
+    lists = [JudgedList(str(n), ["a", "b"], found, ["a" if n == 7 else "c"]) for n in range(200)]
+    assert fit_confidence(lists, Weights(), 2) is None
+    assert fit_confidence(lists[:50], Weights(), 2) is not None, "too few to say so"

@@ -35,6 +35,8 @@ LONG = 30 * 60.0
 """Seconds. Whoever wants to train for longer than this is told what to lower."""
 SHORTER = 15 * 60.0
 """Seconds that a suggestion is made for."""
+LONG_LINE, OUTLIER = 200, 4
+"""A line with more symbols, and so many times as long as almost all others, is worth a warning."""
 
 
 def seconds_of(update: Callable[[], object], warm_up: int = WARM_UP, measured: int = MEASURED) -> float:
@@ -212,3 +214,26 @@ def describe_samples(jobs: Sequence[Job]) -> list[str]:
             found.setdefault(f"{used:,} of {corpus.size:,} dev lines", []).append(job.label)
     samples = "; ".join(f"{which} ({', '.join(labels)})" for which, labels in found.items())
     return [f"evaluations during training use {samples}; for all: --training.dev-limit 0"] if found else []
+
+
+def describe_long_lines(jobs: Sequence[Job]) -> list[str]:
+    """A warning if a few training lines are so long that they take most of the time and memory."""
+    found: dict[str, None] = {}
+    for job in jobs:
+        kind = ROLES[job.role].trained_on
+        corpus = open_corpus(RunDirectory(job.run_dir).data_dir, kind, "train")
+        sides = {"output": corpus.outputs, "input": corpus.inputs}
+        if kind == "swapped pairs":
+            sides = {"input": corpus.outputs, "output": corpus.inputs}
+        for side, sequences in sides.items():
+            if sequences is None or not corpus.size:
+                continue
+            longest, usual = int(sequences.lengths.max()) - 1, int(np.quantile(sequences.lengths, 0.99)) - 1
+            if longest > max(OUTLIER * usual, LONG_LINE):
+                line = (
+                    f"warning: the longest {side} of the training data has {longest:,} symbols, and 99 % have at most "
+                    f"{usual:,}. Long lines are slow and need memory; to leave them out: "
+                    f"--data.{side}.max-length {2 * usual}"
+                )
+                found[line] = None
+    return list(found)
