@@ -67,8 +67,8 @@ class EvaluationReport:
 
 
 _NOT_EXACT = (
-    "Errors by kind are for outputs that are right or wrong: they are shown if --metrics names accuracy or edit_distance. "
-    "To read the outputs: --outputs FILE."
+    "Errors by kind are for outputs that are right or wrong: they are shown if --metrics names accuracy or "
+    "edit_distance. To read the outputs: --outputs FILE."
 )
 
 
