@@ -124,8 +124,8 @@ def test_what_is_unknown_is_listed_as_often_as_it_occurs() -> None:
 
 
 def test_words_that_look_like_special_symbols_are_words() -> None:
-    codec = codec_of("<eos> <pad> <V> a a <eos> <unk>", features=("V",), units="words")
-    text = "<pad> <V> <eos> <unk>"
+    codec = codec_of("<eos> <pad> <V> a a <eos> <bos>", features=("V",), units="words")
+    text = "<pad> <V> <eos> <bos>"
     ids = codec.encode(text, ["V"])
     assert ids[0] == 4
     assert min(ids[1:-1]) >= 5

@@ -276,8 +276,6 @@ def test_tune_then_evaluate(trained: Path, tmp_path: Path, capsys) -> None:
     capsys.readouterr()
     assert main([*words, "--systems", "channel+lm", "--k1", "2", "--k2", "3"]) == 2
     assert "k1 and k2 must satisfy" in capsys.readouterr().err
-    assert main(["tune", str(run), "--limit", "0"]) == 2
-    assert "--limit: must be at least 1, but is 0" in capsys.readouterr().err
 
 
 def test_tuning_with_room_for_nothing_is_refused_and_with_little_works(trained: Path, tmp_path: Path, capsys) -> None:
@@ -306,7 +304,7 @@ def test_a_tuning_that_is_interrupted_leaves_the_default_alone(
         patch.setattr("noisychannel.tuning.run.tune", interrupted)
         patch.setattr("noisychannel.tuning.run.FEW_PAIRS", 20)  # dev pairs that are enough
         assert main(words) == 1
-        assert "tuning on" not in capsys.readouterr().err
+        assert "With fewer than" not in capsys.readouterr().err
         record = json.loads((run / "weights.json").read_text())
         assert list(record["systems"]) == ["direct+length", "direct+lm"]
         assert "default" not in record
@@ -517,7 +515,7 @@ def test_bad_options_of_tune_and_evaluate(trained: Path, tmp_path: Path, capsys)
     assert "did you mean accuracy?" in capsys.readouterr().err
     for command, words, complaint in (
         ("tune", ["--n_best", "0"], "--n_best: must be at least 1, but is 0"),
-        ("tune", ["--limit", "-1"], "--limit: must be at least 1, but is -1"),
+        ("tune", ["--limit", "-1"], "--limit: must be at least 0, but is -1"),
         ("tune", ["--iterations", "-3"], "--iterations: must be at least 0, but is -3"),
         ("tune", ["--seed", "-1"], "--seed: must be at least 0 and at most 4294967295, but is -1"),
         ("tune", ["--systems", "direct"], "direct has no weights to tune"),

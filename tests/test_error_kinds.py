@@ -19,6 +19,7 @@ from noisychannel.evaluation.against import Against, Pairing
 from noisychannel.evaluation.error_kinds import CASE, EMPTY, INCOMPLETE, Judged, group_errors, kinds_of
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import make_metric
+from noisychannel.evaluation.report import ReportOptions, report_run
 from noisychannel.evaluation.seen import seen_items
 from noisychannel.evaluation.significance import difference_interval, paired_bootstrap
 from noisychannel.evaluation.table import Bootstrap, EvaluationTable, SystemResult
@@ -125,6 +126,13 @@ def test_the_report_ends_with_the_errors_of_the_best_system(trained: Path, items
     assert text.rindex("Errors of") > text.rindex("Resampled by")
     trained_on = {line.split("\t")[0] for line in (trained.parent / "train.tsv").read_text().splitlines()}
     assert errors["seen_items"] == sum(x in trained_on for x in record["items"]["inputs"])
+
+
+def test_errors_by_kind_are_for_outputs_that_are_right_or_wrong(trained: Path, items_file: Path) -> None:
+    report = report_run(RunDirectory.open(trained), ReportOptions(file=str(items_file), metrics=["chrf"]))
+    assert "Errors of" not in report.text()
+    assert "Errors by kind are for outputs that are right or wrong" in report.text()
+    assert report.record()["errors"]["kinds"], "a program gets them"
 
 
 def test_seen_inputs_are_not_known_if_the_pairs_have_changed(trained: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -704,3 +705,42 @@ def test_an_entry_keeps_what_a_partial_output_is() -> None:
     entry = NBestEntry("ab", {"direct": -1.0}, complete=False)
     assert parse_record(json.dumps(entry.record()), EntryRecord, Path(), "").entry() == entry
     assert scores.SAMPLES == 10_000
+
+
+def test_alignments_are_kept_if_asked_for_and_counted(toy: Toy, directory: Path, tmp_path: Path) -> None:
+    plain = toy.settings
+    toy.settings = replace(plain, keep_alignments=True)
+    try:
+        ensemble = replace(FULL, name="full, ensemble", choose="ensemble", weights_of="full", seeds=None)
+        block = run_block(_with_rows(toy, COPY, DIRECT, ensemble), "plain")
+    finally:
+        toy.settings = plain
+    models = {part.name: load(toy.models(DIRECT, 2, part), Weights(), plain.search, "cpu") for part in toy.parts}
+    aligned = block.alignments(1)[2]
+    assert len(aligned) == len(block.items)
+    for (part, _), item, text, positions in zip(
+        block.items, block.items.values(), block.outputs(1)[2], aligned, strict=True
+    ):
+        (output,) = models[part](item.input)
+        assert output.text == text
+        assert positions == tuple(int(i < len(item.input)) for i in (output.hypothesis.alignment or ())[:-1])
+    assert set(block.alignments(0)[1]) == {None}, "a baseline has none"
+    assert None not in block.alignments(2)[0]
+    assert any(entry.aligned is None for entry in block.n_best[1][1][next(iter(block.items))][1:])
+    block.write(tmp_path, "toy")
+    (again,) = read_blocks(tmp_path, "toy")
+    assert again.n_best == block.n_best
+    merged = merge(replace(DESIGN, function_words=1), [again])
+    shares = merged["content"]["rows"]["direct"]["copied"]
+    dropped = [n for n, item in enumerate(block.items) if item[0] == "copied"]
+    assert shares["counts"]["outputs"] == 2 * len(dropped)
+    assert 0 <= shares["dropped content"] <= 100
+    assert merged["content"]["rows"]["copy"]["copied"]["extracts"] == 100
+    assert any("content words dropped" in line for line in markdown(merged))
+
+
+def _with_rows(toy: Toy, *rows: SystemRow) -> Toy:
+    """The same experiment, in which the block ``plain`` has these rows."""
+    other = copy(toy)
+    other.design = replace(DESIGN, blocks={"plain": rows, "larger": (WITH_LM, FULL)})
+    return other

@@ -28,6 +28,7 @@ from noisychannel.cli.progress import LineDisplay, TerminalReporter
 from noisychannel.cli.prompt import prompted
 from noisychannel.data.codec import Codec
 from noisychannel.data.files import Line
+from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import read_parallel
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
@@ -40,7 +41,7 @@ from noisychannel.text import Characters, TextConfig
 from noisychannel.training import timing
 from noisychannel.training.events import Advanced, Finished, Started
 from noisychannel.training.run import train_run
-from noisychannel.tuning.run import TuneOptions, tune_run
+from noisychannel.tuning.run import TuneOptions, drawn_pairs, tune_run
 from toys import double_vowels, tag, toy_config, write_pairs
 
 FEW = ["--k1", "3", "--k2", "2", "--limit", "8", "--iterations", "0"]
@@ -333,7 +334,8 @@ def test_tune_tells_its_total_and_the_score_of_the_direct_model(run: Path, tmp_p
     assert main(["tune", str(copy), *FEW, "--systems", "direct+lm,direct+channel+lm"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in shown] == ["direct", "direct+lm", "direct+channel+lm"]
-    pairs = [line.split("\t") for line in Path(run.parent / "dev.tsv").read_text().splitlines()[:8]]
+    dev = list(DataSource(RunDirectory.open(copy).data_config).rows("dev"))
+    pairs = [(row.input, row.output) for row in drawn_pairs(dev, 8)]
     model = NoisyChannel.load(copy, "direct")
     right = sum(model(x)[0].text == y for x, y in pairs)
     assert shown[0].split() == ["direct", "dev", "accuracy", f"{100 * right / len(pairs):.2f}"]

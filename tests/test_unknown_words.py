@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,12 +27,12 @@ from noisychannel.evaluation.metrics import make_metric
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.fitting.tuning import FoldTuning, HeldOutPart
 from noisychannel.ids import EOS, UNK
-from noisychannel.models import SSNT
+from noisychannel.models import SSNT, LanguageModel
 from noisychannel.models.registry import Role
 from noisychannel.models.seq2seq import Seq2Seq
 from noisychannel.outputs import Output, Speller
 from noisychannel.runs import RunDirectory
-from noisychannel.text import Characters, TextConfig, Words
+from noisychannel.text import Characters, TextConfig, Words, normalise
 from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
 from noisychannel.training.learner import _copies
 from noisychannel.tuning.run import TuneOptions, tune_run
@@ -202,6 +203,20 @@ def test_positions_without_a_word(position: int, copy: str) -> None:
     assert spelt(speller, "", aligned, ("A", "Z")) == "sah", "nothing to copy"
 
 
+@pytest.mark.parametrize(("word", "config"), [("UNK", {}), ("<unk>", {}), ("UNK", {"lowercase": True})])
+def test_a_placeholder_for_unknown_words_is_unknown_and_never_copied(word: str, config: dict) -> None:
+    """Texts that others have prepared, such as Gigaword, have them on both sides."""
+    text = TextConfig(units="words", **config)
+    made = Codec.build(text, Words(), Counter({normalise(word, text): 9, "sah": 3}), ())
+    assert made.symbols == ("sah",)
+    speller = Speller(made, made, Fixed())
+    for position, expected in ((0, "sah"), (1, "sah sah"), (2, "Mia sah")):
+        aligned = replace(hypothesis(UNK, 4), alignment=(position, 3, 3))
+        assert spelt(speller, f"{word} sah Mia", aligned) == normalise(expected, text)
+    characters = Codec.build(TextConfig(), Characters(), Counter({"UNK": 2}), ())
+    assert characters.symbols == ("UNK",), "only words"
+
+
 def test_the_copy_is_the_text_as_the_output_side_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("noisychannel.outputs.best_alignments", lambda model, *_: [model.alignment])
     lower, plain = {"lowercase": True, "digits_to_hash": True}, {}
@@ -291,3 +306,31 @@ def test_a_model_copies_unk_only_between_words(role: Role) -> None:
     words = codec("a b")
     for sides, copy in (((words, words), UNK), ((words, letters), -1), ((letters, words), -1)):
         assert _copies(role, *sides)[UNK] == copy
+
+
+def test_no_system_of_a_run_writes_unk(trained: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Whatever proposes, in n-best lists, with proposals of the language model, and when given outputs are ranked."""
+    plain = NoisyChannel.load(trained)
+    torch.manual_seed(2)
+    codecs = plain.input_codec, plain.output_codec
+    sizes = len(codecs[0]), len(codecs[1])
+    channel, lm = SSNT(sizes[1], sizes[0], 8), LanguageModel(sizes[1], 8)
+    for proposer in ("direct", "attention", "seq2seq"):
+        made = plain.models["direct"] if proposer == "direct" else Seq2Seq(*sizes, 8, attention=proposer == "attention")
+        with torch.no_grad():
+            for name, parameter in made.named_parameters():
+                if proposer != "direct" and parameter.shape == (sizes[1],):
+                    parameter[UNK] += 5.0  # it would write nothing else
+                    assert "bias" in name
+        weights, wide = Weights(1.0, 0.3, 0.3), SearchSettings(lm_proposals=2 if proposer == "direct" else 0)
+        models = {proposer: made, "channel": channel, "lm": lm}
+        found = NoisyChannel(*codecs, models, weights, wide).batch([SENTENCE, "Zorro", "der"], n_best=5)
+        assert all("<unk>" not in output.text for best in found for output in best)
+        unknown = [output for best in found for output in best if output.unknown]
+        assert bool(unknown) == (proposer == "direct")
+        assert all(len(output.text.split()) == len(output.hypothesis.tokens) for output in unknown)
+    file = tmp_path / "given.tsv"
+    file.write_text(f"{SENTENCE}\tder Kanu\n{SENTENCE}\tQuux sah\n")
+    assert main(["decode", str(trained), "--rerank", str(file), "--n-best", "2"]) == 0
+    given = {line.split("\t")[1] for line in capsys.readouterr().out.splitlines()}
+    assert given == {"der Kanu", "Quux sah"}, "as they were given"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from noisychannel.data.codec import Codec
+from noisychannel.data.codec import Codec, placeholders
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.memory import Refuse
 from noisychannel.decode.online import OnlineDecoder
@@ -60,6 +60,7 @@ class Speller:
         units = {input_codec.config.units, output_codec.config.units}
         self.copies = units == {"words"} and hasattr(proposer, "viterbi")
         """Whether UNK is replaced by a word of the input."""
+        self.placeholders = placeholders(output_codec.config)
 
     def words(self, text: str) -> list[str]:
         """The words of an input as an output has them: as they are written, but for what the output side normalises."""
@@ -110,8 +111,8 @@ class Speller:
         """For each hypothesis the words to copy, by their position in the output.
 
         An output that did not end is aligned as if it had. Only hypotheses with UNK and without an alignment are asked
-        about. EOS copies the word to its left; a feature copies nothing. ``of_input``: the place of each hypothesis's
-        input among ``words`` and ``inputs``.
+        about. EOS copies the word to its left; a feature, and a placeholder for an unknown word, copy nothing.
+        ``of_input``: the place of each hypothesis's input among ``words`` and ``inputs``.
         """
         copied: list[dict[int, str]] = [{} for _ in hypotheses]
         if not self.copies:
@@ -125,7 +126,8 @@ class Speller:
             features = len(inputs[n]) - 1 - len(words[n])
             for j, (symbol, i) in enumerate(zip(tokens, hypotheses[row].alignment or found[row], strict=False)):
                 if symbol == UNK and i >= features:
-                    copied[row][j] = words[n][min(i - features, len(words[n]) - 1)]
+                    word = words[n][min(i - features, len(words[n]) - 1)]
+                    copied[row] |= {} if word in self.placeholders else {j: word}
         return copied
 
 

@@ -45,6 +45,9 @@ class SystemRecord(ClosedRecord):
     signature: str | None = None
     dev_score: float | None = None
     dev_sentences: int | None = None
+    """Those that it was tuned on."""
+    dev_sentences_of: int | None = None
+    """All dev sentences, if it was tuned on a sample of them."""
     expected_score: float | None = None
     """The expected metric of the weights on the candidates of dev."""
     p_start: float | None = None

@@ -29,7 +29,7 @@ inputs, and --references names the parallel files of references, one or several.
 items, and the table covers all groups; name the directory of a group for one alone.
 
 Below the table: how accurate the most confident outputs of the system that decode uses are, if it has confidences, and
-its errors, grouped by kind, with examples.
+its errors, grouped by kind, with examples (if a metric is accuracy or edit_distance).
 
 Items with the same input (all forms of a lemma) are not independent: the bootstrap draws them together. Name
 something else with --resample-by: line, output, features, group, or a column named -NAME in --columns.

@@ -29,6 +29,8 @@ the direct model alone, if these items could be luck. All groups of a run are tu
 tune one group alone, name its directory. Each system is written when it is tuned. When all are tuned, the largest
 becomes the default of decode.
 
+Of a large dev set, 500 pairs (of each group) are drawn, always the same ones. --limit N draws N, --limit 0 takes all.
+
 systems: terms joined by +, such as direct+length, direct+lm, channel+lm, direct+channel+lm, attention+length, or
 direct+channel+lm+word_list. attention and seq2seq propose by beam search, and the other terms rerank.
 metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.

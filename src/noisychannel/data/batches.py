@@ -50,17 +50,23 @@ class Batch:
 
 
 def plan_batches(
-    corpus: Corpus, batch_size: int, batch_symbols: int | None, order: np.random.Generator | None
+    corpus: Corpus,
+    batch_size: int,
+    batch_symbols: int | None,
+    order: np.random.Generator | None,
+    among: Rows | None = None,
 ) -> list[Rows]:
     """Cut a corpus into batches of at most ``batch_size`` rows and ``batch_symbols`` symbols, padding included.
 
     With an ``order`` the corpus is shuffled into pools, each pool is sorted by length, and its batches are shuffled.
-    Without one the whole corpus is sorted (for evaluation). A single row over the limit is a batch of its own.
+    Without one the whole corpus, or the rows ``among`` it, are sorted (for evaluation). A single row over the limit is
+    a batch of its own.
     """
     output_lengths = corpus.outputs.lengths
     input_lengths = np.zeros_like(output_lengths) if corpus.inputs is None else corpus.inputs.lengths
     if order is None:
-        return _cut(np.arange(corpus.size), input_lengths, output_lengths, batch_size, batch_symbols)
+        rows = np.arange(corpus.size) if among is None else among
+        return _cut(rows, input_lengths, output_lengths, batch_size, batch_symbols)
     batches: list[Rows] = []
     rows = order.permutation(corpus.size)
     for start in range(0, corpus.size, pool := batch_size * POOL_BATCHES):

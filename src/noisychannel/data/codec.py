@@ -18,6 +18,8 @@ from noisychannel.schemas import ClosedRecord, read_content, read_record
 from noisychannel.text import Characters, Splitter, Subwords, TextConfig, Words, normalise
 
 SIDES: tuple[Vocabulary, ...] = ("input", "output")
+PLACEHOLDERS = ("UNK", SPECIAL_SYMBOLS[UNK])
+"""How texts that others have prepared write a word that they do not know. No model should learn to write it."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,13 @@ class Codec:
 
     @staticmethod
     def build(config: TextConfig, splitter: Splitter, counts: Counter[str], features: Iterable[str]) -> Codec:
-        """Choose the vocabulary from symbol counts. Ties are broken by the symbol, so the result is reproducible."""
-        kept = sorted((s for s, n in counts.items() if n >= config.min_count), key=lambda s: (-counts[s], s))
+        """Choose the vocabulary from symbol counts. Ties are broken by the symbol, so the result is reproducible.
+
+        A word that is a placeholder for unknown words is itself unknown.
+        """
+        unknown = placeholders(config)
+        known = (symbol for symbol, n in counts.items() if n >= config.min_count and symbol not in unknown)
+        kept = sorted(known, key=lambda symbol: (-counts[symbol], symbol))
         return Codec(config, splitter, kept[: config.max_size], sorted(set(features)))
 
     @property
@@ -136,3 +143,8 @@ class Codec:
                 model = directory / f"{side}.sentencepiece"
                 splitter = Subwords(read_content(model, again), str(model))
         return Codec(record.text, splitter, record.symbols, record.features)
+
+
+def placeholders(config: TextConfig) -> frozenset[str]:
+    """The words of a side that stand for unknown words; none if its units are no words."""
+    return frozenset(normalise(word, config) for word in PLACEHOLDERS if config.units == "words")

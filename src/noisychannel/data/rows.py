@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from noisychannel.data.blank_lines import BlankLines, is_blank
@@ -125,8 +126,18 @@ def read_parallel(inputs: Sequence[str], outputs: Sequence[str], blank: BlankLin
                 continue
             for line in (here, there):
                 if is_blank(line):
-                    raise BadInputError(f"{line.where}: the line is empty; fill it in, or remove it on both sides")
+                    raise BadInputError(
+                        f"{line.where}: the line is empty; fill it in, or remove it on both sides"
+                        f"{_further_blanks(input_file, output_file, line.number)}"
+                    )
             yield Row(here.text, there.text, (), "", here.where)
+
+
+def _further_blanks(input_file: Path, output_file: Path, after: int) -> str:
+    """How many more lines of two parallel files are empty on one side: whoever removes them removes all at once."""
+    pairs = zip(read_lines(input_file), read_lines(output_file), strict=False)
+    more = sum(is_blank(here) != is_blank(there) for here, there in pairs if here.number > after)
+    return f" (as for {more:,} more lines that are empty on one side)" if more else ""
 
 
 def read_unpaired(

@@ -19,6 +19,9 @@ from noisychannel.runs import RunDirectory
 
 KINDS = 10
 """Kinds of errors that the text shows."""
+EXACT = ("accuracy", "edit_distance")
+"""Metrics of tasks in which an output is right or wrong. For others, errors by kind say nothing: every headline differs
+from its reference in most of its words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +61,15 @@ class EvaluationReport:
         sure = [result for result in self.table.results if result.reliability is not None]
         if sure:
             parts.append("\n".join(_confidence(shown_of(self.table, sure, self.errors.system))))
-        parts.append("\n".join(_errors(self.errors)))
+        exact = any(metric.name in EXACT for metric in self.table.metrics)
+        parts.append("\n".join(_errors(self.errors) if exact else [_NOT_EXACT]))
         return "\n\n".join(parts)
+
+
+_NOT_EXACT = (
+    "Errors by kind are for outputs that are right or wrong: they are shown if --metrics names accuracy or "
+    "edit_distance. To read the outputs: --outputs FILE."
+)
 
 
 def is_report(text: str) -> bool:

@@ -5,7 +5,7 @@
 
 A line has ``part``, ``item`` (its number in the part), what ``Item`` has, and
 ``outputs``: a list of ``{"row", "seed", "n_best"}``. ``row`` counts the rows of the first file; an output of an n-best
-list has its text and terms. The two files are enough to compute every score again.
+list has its text and terms, and the best may have its alignment. The two files are enough to compute every score again.
 """
 
 from __future__ import annotations
@@ -119,6 +119,10 @@ class Block:
     def outputs(self, row: int) -> dict[int, list[str]]:
         """By seed: the best output of each item, in the order of the items."""
         return {seed: [lists[key][0].text for key in self.items] for seed, lists in self.n_best[row].items()}
+
+    def alignments(self, row: int) -> dict[int, list[tuple[int, ...] | None]]:
+        """By seed: the alignment of the best output of each item, if it was kept."""
+        return {seed: [lists[key][0].aligned for key in self.items] for seed, lists in self.n_best[row].items()}
 
     def parts(self) -> list[tuple[str, list[Item]]]:
         """The items of each part."""

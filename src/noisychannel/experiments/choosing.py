@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from noisychannel.decode.objective import Weights
+from noisychannel.evaluation.content import aligned_words
 from noisychannel.evaluation.metrics import Metric
 from noisychannel.experiments.decoding import (
     DIGITS,
@@ -56,13 +57,18 @@ def _ensemble_part(members: Sequence[DecodingTask], part: int) -> NBestLists:
         for totals, outputs in zip(sums, ranked, strict=True):
             for output in outputs:
                 totals[output.text] += output.hypothesis.score
-    return [
+    entries = [
         [
             NBestEntry(text, {"objective": round(totals[text] / len(members), DIGITS)})
             for text in sorted(totals, key=lambda text: -totals[text])[:N_BEST]
         ]
         for totals in sums
     ]
+    if members[0].keep_alignments:
+        best = [loaded[0].output_codec.encode(of_item[0].text)[:-1] for of_item in entries]
+        for of_item, positions in zip(entries, aligned_words(loaded[0], texts, features, best), strict=True):
+            of_item[0] = of_item[0]._replace(aligned=positions)
+    return entries
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ class PoolTask:
         """For each part and item, the complete outputs that any of the searches found."""
         union: list[list[dict[tuple[int, ...], Output]]] = [[{} for _ in items] for items in task.items]
         for weights in self.tried:
-            parts, _ = replace(task, weights=weights, n_best=N_BEST).decode_outputs()
+            parts = replace(task, weights=weights, n_best=N_BEST, keep_alignments=False).decode_outputs().parts
             for known_part, part in zip(union, parts, strict=True):
                 for known, best in zip(known_part, part, strict=True):
                     for output in complete(best):

@@ -1,7 +1,7 @@
 """Decoding held-out items with the models of a row, which may come from several runs.
 
-An n-best list that is kept has the text of each output, its terms and whether it is complete; never its ids, because
-every run may have a vocabulary of its own.
+An n-best list that is kept has the text of each output, its terms and whether it is complete, and if asked for the
+alignment of the best; never its ids, because every run may have a vocabulary of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.evaluation.content import Aligned, aligned_words
 from noisychannel.evaluation.decoding import with_all_terms
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.experiments.experiment import ModelSet
@@ -36,6 +37,9 @@ class NBestEntry(NamedTuple):
     terms: dict[str, float]
     """By name; a term that was not computed is absent."""
     complete: bool = True
+    aligned: tuple[int, ...] | None = None
+    """For each symbol, the number of the input's word that it is aligned to, see ``evaluation.content``; None if that
+    is not kept, or if the proposing model has no alignments."""
 
     @staticmethod
     def of(output: Output) -> NBestEntry:
@@ -46,7 +50,8 @@ class NBestEntry(NamedTuple):
     def record(self) -> dict[str, Any]:
         """For JSON."""
         terms = {"terms": self.terms} if self.terms else {}
-        return {"text": self.text, **terms, **({} if self.complete else {"complete": False})}
+        aligned = {} if self.aligned is None else {"aligned": self.aligned}
+        return {"text": self.text, **terms, **({} if self.complete else {"complete": False}), **aligned}
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,10 @@ class EntryRecord(InfiniteRecord):
     text: str
     terms: dict[str, float] = field(default_factory=dict)
     complete: bool = True
+    aligned: tuple[int, ...] | None = None
 
     def entry(self) -> NBestEntry:
-        return NBestEntry(self.text, self.terms, self.complete)
+        return NBestEntry(self.text, self.terms, self.complete, self.aligned)
 
 
 NBestLists = list[list[NBestEntry]]
@@ -124,14 +130,17 @@ class DecodingTask:
     batch_size: int
     device: str
     keep_terms: bool = True
+    keep_alignments: bool = False
+    """Whether the best output of each item is kept with its alignment."""
 
     def decode(self) -> PartLists:
         return kept(self.decode_outputs(), self.keep_terms)
 
-    def decode_outputs(self) -> tuple[list[list[list[Output]]], float]:
-        """With ids, for each part and item; and the seconds. Neighbouring parts of the same models are decoded as one,
-        so that an input of both is decoded once."""
+    def decode_outputs(self) -> Decoded:
+        """With ids, for each part and item. Neighbouring parts of the same models are decoded as one, so that an input
+        of both is decoded once."""
         parts: list[list[list[Output]]] = []
+        aligned: list[list[Aligned | None]] = []
         seconds = 0.0
         try:
             for models, group in groupby(zip(self.models, self.items, strict=True), key=itemgetter(0)):
@@ -140,18 +149,35 @@ class DecodingTask:
                 began = time.perf_counter()
                 items = list(chain.from_iterable(of_parts))
                 texts, features = [item.input for item in items], features_of(models, items)
-                decoded = iter(decode_items(model, texts, features, self.n_best, self.batch_size))
-                parts += [list(islice(decoded, len(of_part))) for of_part in of_parts]
+                outputs = decode_items(model, texts, features, self.n_best, self.batch_size)
                 seconds += time.perf_counter() - began
+                positions: list[Aligned | None] = [None] * len(items)
+                if self.keep_alignments:
+                    positions = aligned_words(model, texts, features, [best[0].hypothesis.tokens for best in outputs])
+                decoded, found = iter(outputs), iter(positions)
+                parts += [list(islice(decoded, len(of_part))) for of_part in of_parts]
+                aligned += [list(islice(found, len(of_part))) for of_part in of_parts]
         finally:
             torch.cuda.empty_cache()  # other processes use the same GPU
-        return parts, seconds
+        return Decoded(parts, seconds, aligned)
 
 
-def kept(outputs: tuple[list[list[list[Output]]], float], terms: bool = True) -> PartLists:
+class Decoded(NamedTuple):
+    """A decoding of all parts, with ids."""
+
+    parts: list[list[list[Output]]]
+    """For each part and item, the best outputs."""
+    seconds: float
+    aligned: list[list[Aligned | None]]
+    """For each part and item, the alignment of the best output, if it was asked for."""
+
+
+def kept(decoded: Decoded, terms: bool = True) -> PartLists:
     """A decoding as it is kept, with or without the terms of its outputs."""
-    parts, seconds = outputs
-    lists = [[[NBestEntry.of(output) for output in best] for best in of_part] for of_part in parts]
+    lists = [[[NBestEntry.of(output) for output in best] for best in of_part] for of_part in decoded.parts]
     if not terms:
         lists = [[[entry._replace(terms={}) for entry in best] for best in of_part] for of_part in lists]
-    return PartLists(lists, seconds)
+    for of_part, of_aligned in zip(lists, decoded.aligned, strict=True):
+        for best, positions in zip(of_part, of_aligned, strict=True):
+            best[0] = best[0]._replace(aligned=positions)
+    return PartLists(lists, decoded.seconds)

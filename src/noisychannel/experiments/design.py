@@ -67,6 +67,9 @@ class Design:
     """Whether items whose inputs were seen in training are also scored apart from the others."""
     resamples: int | None = None
     """Of the bootstrap, if there are so many items that the usual number takes too long."""
+    function_words: int | None = None
+    """If given, the results count dropped content and copying (``evaluation.content``). So many of the most frequent
+    types of the test inputs are function words. Dropped content needs ``MeasuringSettings.keep_alignments``."""
     baselines: Mapping[str, str] = field(default_factory=dict)
     """Rows that the others are compared with: column title to the row's name. A row with fewer pairs is compared with
     the baseline of as few."""

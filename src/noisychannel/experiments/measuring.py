@@ -201,6 +201,7 @@ class _Measuring:
             batch_size=experiment.settings.decoding_batch,
             device=experiment.setup.device,
             keep_terms=experiment.settings.keep_terms,
+            keep_alignments=experiment.settings.keep_alignments,
         )
 
     def _baseline(self, row: SystemRow, seed: int) -> Choice:
@@ -235,6 +236,7 @@ class _Measuring:
     def _key(self, kind: str, *tasks: DecodingTask, more: object = None) -> str:
         settings = [(task.items, task.weights, task.settings, task.n_best, task.device) for task in tasks]
         more = more if all(task.keep_terms for task in tasks) else (more, "without terms")
+        more = (more, "with alignments") if any(task.keep_alignments for task in tasks) else more
         return self.cache.key([models for task in tasks for models in task.models], kind, settings, more)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from noisychannel.decode.objective import TERMS
+from noisychannel.experiments.content import content_lines
 
 HEADINGS = {"lm": "LM"}
 """Names of terms that tables write differently."""
@@ -29,6 +30,7 @@ def markdown(results: Mapping[str, Any]) -> Iterator[str]:
         f"several {_seed(results)}s, of all their outputs together. Rows with fewer pairs are compared with baselines "
         "of as few."
     )
+    yield from content_lines(results)
     yield from _not_measured(results)
     yield ""
     yield from _blocks(results)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.blocks import FORMAT, Block, ItemKey
+from noisychannel.experiments.content import ContentTable
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.scores import Outputs, RowScorer, check_same_scores
 
@@ -28,6 +29,8 @@ class MergedRow(NamedTuple):
     outputs: Outputs
     items: Sequence[ItemKey]
     """What the outputs are of, in their order: the items of all parts, or of those that its block has."""
+    alignments: Mapping[int, Sequence[tuple[int, ...] | None]]
+    """By seed, of the outputs; None if not kept."""
 
     def outputs_of(self, items: Sequence[ItemKey]) -> Outputs | None:
         """The outputs of these items, if the row has them all."""
@@ -86,6 +89,7 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         "blocks": {block.name: {k: v for k, v in block.record.items() if k != "rows"} for block in blocks},
         "rows": [row.record for row in rows],
         "cited": {name: dict(figures) for name, figures in design.cited.items()},
+        **_content(design, whole, rows),
         "not measured": _not_measured(design, {row.label for row in rows}),
         "example systems": list(design.examples or ()),
         "examples": _examples(design, scorer, rows),
@@ -103,7 +107,7 @@ def _merged_rows(blocks: Sequence[Block]) -> list[MergedRow]:
     for block in blocks:
         about = {"block": block.name} | {key: block.record[key] for key in FROM_BLOCK}
         for n, record in enumerate(block.rows):
-            row = MergedRow({**deepcopy(record), **about}, block.outputs(n), list(block.items))
+            row = MergedRow({**deepcopy(record), **about}, block.outputs(n), list(block.items), block.alignments(n))
             before = rows.get(row.label)
             if before is None or before.record["date"] < row.record["date"]:
                 rows[row.label] = row
@@ -136,6 +140,20 @@ def _baseline(name: str, record: Mapping[str, Any], rows: Sequence[MergedRow]) -
     same = [row for row in rows if (row.record["base"], row.record["pairs"]) == (name, record["pairs"])]
     same = [row for row in same if row.record["unpaired"] is None]
     return min(same, key=lambda row: row.record["setting"] != record["setting"], default=None)
+
+
+def _content(design: Design, whole: Block, rows: Sequence[MergedRow]) -> dict[str, Any]:
+    """What outputs keep of their inputs, if the design asks for it."""
+    if design.function_words is None:
+        return {}
+    counting = ContentTable(whole.items, design.function_words, design.text)
+    return {
+        "content": {
+            "function words": design.function_words,
+            "references": counting.references(),
+            "rows": {row.label: counting.row(row.items, row.outputs, row.alignments) for row in rows},
+        }
+    }
 
 
 def _not_measured(design: Design, measured: set[str]) -> dict[str, list[str]]:

@@ -25,6 +25,8 @@ class MeasuringSettings:
     """How many outputs of each test input are kept for the first seed; of other seeds only the best."""
     keep_terms: bool = True
     """Whether outputs are kept with their terms. Without, the files of blocks with many items are much smaller."""
+    keep_alignments: bool = False
+    """Whether the best outputs are kept with their alignments, for ``Design.function_words``."""
     decoding_batch: Count = 256
     """Inputs that are decoded together."""
 

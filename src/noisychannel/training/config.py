@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from noisychannel.arguments import Bounds, Count, Positive, Seed, check_bounds, given_values, read_config
+from noisychannel.arguments import Bounds, Count, CountOrZero, Positive, Seed, check_bounds, given_values, read_config
 from noisychannel.data.prepare import DataConfig
 from noisychannel.errors import BadInputError
 from noisychannel.models.registry import ROLES, Role
@@ -74,6 +74,8 @@ class TrainingConfig:
         learning_rate: The learning rate of Adam.
         clip_norm: The largest norm of a gradient; longer gradients are scaled down to it.
         evaluate_every: Updates between evaluations on dev; if not set, one epoch, but at least 100 and at most 2,000.
+        dev_limit: The most dev pairs that an evaluation uses, drawn with a fixed seed; 0 for all. If not set, all,
+            unless the evaluations would take long: then fewer, but at least 1,000.
         schedule: How the learning rate falls: plateau multiplies it by decay when dev perplexity has not improved;
             linear lowers it in every update, to zero at the limit of updates. A linear training always runs to its
             limit: patience, decay and decay_patience do not apply.
@@ -97,6 +99,7 @@ class TrainingConfig:
     learning_rate: Positive = 1e-3
     clip_norm: Positive = 1.0
     evaluate_every: Count | None = None
+    dev_limit: CountOrZero | None = None
     schedule: Literal["plateau", "linear"] = "plateau"
     patience: Count = 5
     decay: Annotated[float, Bounds(above=0, most=1)] = 0.5

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from noisychannel.models.registry import ROLES, ModelDescription, Role
 from noisychannel.models.word_list import Trie
 from noisychannel.runs import RunDirectory
 from noisychannel.tensors import save_tensors
+from noisychannel.training import dev_sample
 from noisychannel.training.config import RunConfig, TrainingConfig
 from noisychannel.training.events import Advanced, DevEvaluation, Event, Finished, Listener, Started
 from noisychannel.training.log import WORD_LIST, MetricsLog
@@ -83,6 +85,7 @@ class Learner:
             self.state.threads = self.state.threads or job.threads
         else:
             self.state = TrainingState(rate, data, job.threads, role)
+            self.state.dev_pairs = dev_pairs(job)
             if world.leads:
                 self.files.write_model_config(role, description)
                 self.state.save(self.files.state_file(role), self.model, self.optimiser)
@@ -113,8 +116,19 @@ class Learner:
             self._epoch = epoch, [batches[start : start + group] for start in range(0, len(batches), group)]
         return self._epoch[1]
 
+    @cached_property
+    def dev_rows(self) -> Rows:
+        """The dev pairs that evaluations use."""
+        return dev_sample.sample(self.dev_corpus, self.state.dev_pairs or self.dev_corpus.size)
+
+    @property
+    def dev_symbols(self) -> int:
+        """The output symbols of an evaluation, EOS included."""
+        return int(self.dev_corpus.outputs.lengths_of(self.dev_rows).sum())
+
     def dev_batches(self) -> list[Rows]:
-        return plan_batches(self.dev_corpus, self.batch_size, self.training.batch_symbols, order=None)
+        symbols = self.training.batch_symbols
+        return plan_batches(self.dev_corpus, self.batch_size, symbols, order=None, among=self.dev_rows)
 
     def symbols(self, update: list[Rows]) -> int:
         """The number of output symbols of an update, EOS included."""
@@ -279,6 +293,18 @@ def describe_model(job: Job) -> ModelDescription:
         reads_features=DataSource(job.config.data).lm_reads_features,
         copies=_copies(role, input_codec, output_codec) if own.copy else (),
     )
+
+
+def dev_pairs(job: Job) -> int:
+    """How many dev pairs the evaluations of a training use."""
+    training, files, kind = job.config.training, RunDirectory(job.run_dir), ROLES[job.role].trained_on
+    state, dev = files.state_file(job.role), open_corpus(files.data_dir, kind, "dev")
+    if state.exists():
+        return TrainingState.read(state).dev_pairs or dev.size
+    batch_size = job.config.model(job.role).batch_size or training.batch_size
+    batches = plan_batches(open_corpus(files.data_dir, kind, "train"), batch_size, training.batch_symbols, order=None)
+    interval = evaluation_interval(training, math.ceil(len(batches) / training.accumulate))
+    return dev_sample.sample_size(dev, training, batch_size, interval)
 
 
 def evaluation_interval(training: TrainingConfig, per_epoch: int) -> int:

@@ -110,7 +110,7 @@ class _Training:
         total = torch.zeros((), dtype=torch.float64, device=self.world.device)
         for rows in self.learner.dev_batches():
             total += self._summed_loss(self.model, corpus, rows)
-        return float(self.world.sum(total)) / int(corpus.outputs.starts[-1])
+        return float(self.world.sum(total)) / self.learner.dev_symbols
 
     def _record(self) -> None:
         self.learner.record(float(self.world.sum(self.interval_loss)))

@@ -33,7 +33,7 @@ from noisychannel.training.loop import train_model
 from noisychannel.training.memory import check_prepared, check_sizes, processes_that_fit
 from noisychannel.training.removal import clear_run, leaving_no_data, remove, remove_data, remove_unfinished_files
 from noisychannel.training.state import TrainingState
-from noisychannel.training.timing import describe_times, training_times
+from noisychannel.training.timing import describe_long_lines, describe_samples, describe_times, training_times
 from noisychannel.training.world import World
 
 Say = Callable[[str], object]
@@ -93,6 +93,8 @@ def train_runs(
         device = choose_device(configs[0].device)
         processes = processes_that_fit(jobs, choose_processes(len(jobs), device, configs[0].jobs), say)
         jobs = _with_threads(jobs, configs)
+        for line in [*describe_long_lines(jobs), *describe_samples(jobs)] if estimate else []:
+            say(line)
         if estimate and not trained_in_graphs(jobs):
             for line in describe_times(jobs, training_times(jobs, processes, device), processes):
                 say(line)

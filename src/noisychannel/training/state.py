@@ -48,9 +48,20 @@ class TrainingState(InfiniteRecord):
     interval_loss: float = 0.0
     """Summed -log p since the last training record."""
     interval_symbols: int = 0
+    dev_pairs: int = 0
+    """Those that evaluations use; 0 if all, as in versions before 0.6."""
 
     def __post_init__(self) -> None:
-        counts = ("epoch", "position", "step", "best_step", "since_best", "evaluated_step", "interval_symbols")
+        counts = (
+            "epoch",
+            "position",
+            "step",
+            "best_step",
+            "since_best",
+            "evaluated_step",
+            "interval_symbols",
+            "dev_pairs",
+        )
         for name in counts:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: must not be negative, but is {getattr(self, name)}")

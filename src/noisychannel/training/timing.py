@@ -18,7 +18,8 @@ from noisychannel.data.prepare import open_corpus
 from noisychannel.models.registry import ROLES, Role
 from noisychannel.reporting import duration
 from noisychannel.runs import RunDirectory
-from noisychannel.training.learner import Job, describe_model, evaluation_interval
+from noisychannel.training.dev_sample import DEV_COST, sample
+from noisychannel.training.learner import Job, describe_model, dev_pairs, evaluation_interval
 from noisychannel.training.loop import cpu_threads
 from noisychannel.training.state import TrainingState
 
@@ -30,12 +31,12 @@ BUSY = 1.15
 """Cores share caches and memory: so much slower is each if all of them train."""
 STACKED_COST = 0.15
 """On a GPU, models are trained together: a further one costs so much of the first."""
-DEV_COST = 0.35
-"""A batch of dev, which needs no gradients, takes so much of an update."""
 LONG = 30 * 60.0
 """Seconds. Whoever wants to train for longer than this is told what to lower."""
 SHORTER = 15 * 60.0
 """Seconds that a suggestion is made for."""
+LONG_LINE, OUTLIER = 200, 4
+"""A line with more symbols, and so many times as long as almost all others, is worth a warning."""
 
 
 def seconds_of(update: Callable[[], object], warm_up: int = WARM_UP, measured: int = MEASURED) -> float:
@@ -124,11 +125,10 @@ def training_times(jobs: Sequence[Job], processes: int, device: torch.device) ->
 def _work(job: Job) -> Work:
     files, training, limits = RunDirectory(job.run_dir), job.config.training, job.config.limits(job.role)
     kind, size = ROLES[job.role].trained_on, _batch_size(job)
-    per_epoch, dev = (
-        len(plan_batches(open_corpus(files.data_dir, kind, split), size, training.batch_symbols, order=None))
-        for split in ("train", "dev")
-    )
-    per_epoch = math.ceil(per_epoch / training.accumulate)
+    train, held_out = (open_corpus(files.data_dir, kind, split) for split in ("train", "dev"))
+    per_epoch = math.ceil(len(plan_batches(train, size, training.batch_symbols, order=None)) / training.accumulate)
+    drawn = sample(held_out, dev_pairs(job))
+    dev = len(plan_batches(held_out, size, training.batch_symbols, order=None, among=drawn))
     state = files.state_file(job.role)
     done = TrainingState.read(state).step if state.exists() else 0
     most = max(0, int(min(limits.updates, limits.epochs * per_epoch)) - done)
@@ -203,3 +203,37 @@ def _round_down(updates: float) -> int:
     """A number that a person would choose."""
     unit = 10 ** max(0, math.floor(math.log10(max(updates, 1))))
     return max(100, math.floor(updates / unit) * unit)
+
+
+def describe_samples(jobs: Sequence[Job]) -> list[str]:
+    """A line if evaluations use a sample of dev."""
+    found: dict[str, list[str]] = {}
+    for job in jobs:
+        corpus = open_corpus(RunDirectory(job.run_dir).data_dir, ROLES[job.role].trained_on, "dev")
+        if (used := dev_pairs(job)) < corpus.size:
+            found.setdefault(f"{used:,} of {corpus.size:,} dev lines", []).append(job.label)
+    samples = "; ".join(f"{which} ({', '.join(labels)})" for which, labels in found.items())
+    return [f"evaluations during training use {samples}; for all: --training.dev-limit 0"] if found else []
+
+
+def describe_long_lines(jobs: Sequence[Job]) -> list[str]:
+    """A warning if a few training lines are so long that they take most of the time and memory."""
+    found: dict[str, None] = {}
+    for job in jobs:
+        kind = ROLES[job.role].trained_on
+        corpus = open_corpus(RunDirectory(job.run_dir).data_dir, kind, "train")
+        sides = {"output": corpus.outputs, "input": corpus.inputs}
+        if kind == "swapped pairs":
+            sides = {"input": corpus.outputs, "output": corpus.inputs}
+        for side, sequences in sides.items():
+            if sequences is None or not corpus.size:
+                continue
+            longest, usual = int(sequences.lengths.max()) - 1, int(np.quantile(sequences.lengths, 0.99)) - 1
+            if longest > max(OUTLIER * usual, LONG_LINE):
+                line = (
+                    f"warning: the longest {side} of the training data has {longest:,} symbols, and 99 % have at most "
+                    f"{usual:,}. Long lines are slow and need memory; to leave them out: "
+                    f"--data.{side}.max-length {2 * usual}"
+                )
+                found[line] = None
+    return list(found)

@@ -176,8 +176,7 @@ class _Together:
             self.stacked.evaluate(self.dev_data, size, rows_R)
         lost = self.stacked.take_lost()
         for learner in planned:
-            symbols = int(learner.dev_corpus.outputs.starts[-1])
-            if learner.judge(lost[self.stacked.learners.index(learner)] / symbols):
+            if learner.judge(lost[self.stacked.learners.index(learner)] / learner.dev_symbols):
                 self.best[learner] = {name: x.clone() for name, x in learner.model.state_dict().items()}
 
     def _checkpoint(self) -> None:

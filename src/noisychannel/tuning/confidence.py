@@ -37,6 +37,9 @@ from noisychannel.evaluation.held_out import HeldOut
 
 FEWEST = 10
 """Dev inputs without which no confidence is fitted."""
+HARDLY_EVER, MANY = 0.01, 100
+"""If of so many inputs a smaller share has a right output, no confidence is fitted: in tasks such as summarisation no
+output is exactly right, and there is nothing to be confident of."""
 FOLDS = 5
 USUAL_TEMPERATURE = 0.5
 """The centre of its prior, for each unit of the weights of models."""
@@ -71,9 +74,12 @@ def judged_lists(
 
 
 def fit_confidence(lists: Sequence[JudgedList], weights: Weights, n_best: int, seed: int = 1) -> Confidence | None:
-    """The confidence of the outputs that these weights choose; None if there are too few inputs with an output."""
+    """The confidence of the outputs that these weights choose; None if there are too few inputs with an output, or
+    hardly any right ones."""
     whole = [one for one in lists if one.hypotheses and one.hypotheses[0].complete]
     if len({one.input for one in whole}) < FEWEST:
+        return None
+    if len(lists) >= MANY and sum(one.texts[0] in one.references for one in whole) < HARDLY_EVER * len(lists):
         return None
     dev = _Dev.of(whole, weights)
     fold_N = _folds([one.input for one in whole], seed)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from noisychannel.arguments import Count, CountOrZero, Seed, check_bounds
 from noisychannel.confidence import Confidence
 from noisychannel.data.prepare import DataSource
+from noisychannel.data.rows import Row
 from noisychannel.data.sources import warnings_of
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
@@ -31,6 +33,11 @@ REPEATED = 0.5
 """If this share of the training pairs are repetitions, seen is used unless systems are named."""
 FEW_PAIRS = 100
 """Weights tuned on fewer dev pairs fit these pairs rather than the task."""
+ENOUGH_PAIRS = 500
+"""There are a handful of weights: more dev pairs take longer to decode, and hardly change them."""
+DRAWN_WITH = 1
+"""The seed with which dev pairs are drawn; not that of the search over weights, so that all tunings of a run use the
+same pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +52,7 @@ class TuneOptions:
         tokenize: sacrebleu's tokenizer for bleu.
         n_best: Length of the n-best lists.
         iterations: Most rounds of decoding.
-        limit: Use only so many dev pairs (of each group).
+        limit: Tune on at most so many dev pairs (of each group), drawn with a fixed seed; 0 for all of them.
         seed: Random seed of the search over weights.
         batch_size: Inputs decoded together.
         device: auto takes a GPU if there is one.
@@ -57,7 +64,7 @@ class TuneOptions:
     tokenize: str | None = None
     n_best: Count = 10
     iterations: CountOrZero = 5
-    limit: Count | None = None
+    limit: CountOrZero = ENOUGH_PAIRS
     seed: Seed = 1
     batch_size: Count = 32
     device: str = "auto"
@@ -114,17 +121,21 @@ def tune_run(
         reporter.warn(warning)
     _check_used(options, needed, systems, terms)
     metric = make_metric(options.metric, options.tokenize, run.groups()[0].codecs()[1].config)
-    rows = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
+    every = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
+    rows = {group: drawn_pairs(of_group, options.limit) for group, of_group in every.items()}
+    total, used = (sum(map(len, of_groups.values())) for of_groups in (every, rows))
+    if used < total:
+        reporter.warn(f"tuning on {used:,} of {total:,} dev pairs, drawn with a fixed seed; for all: --limit 0")
     tuned: list[TuningResult] = []
     for proposer in dict.fromkeys(system.proposer for system in systems):
         some = [system for system in systems if system.proposer == proposer]
         groups = [
-            _Group.of(model, HeldOut.read("dev", of_group[: options.limit], (), model.output_codec))
+            _Group.of(model, HeldOut.read("dev", of_group, (), model.output_codec))
             for group, of_group in rows.items()
             for sources in [terms_of(run.group(group), terms)]
             for model in [load_systems(run.group(group), some, settings, options.device, sources, reporter)]
         ]
-        tuned += _tune_systems(run, groups, some, terms, metric, options, settings, reporter)
+        tuned += _tune_systems(run, groups, some, terms, metric, options, settings, reporter, total)
     for of_group in run.groups():
         write_systems(of_group, [], default=systems[-1].name)
     return tuned
@@ -161,11 +172,13 @@ def _tune_systems(
     options: TuneOptions,
     settings: SearchSettings,
     reporter: Reporter,
+    total: int,
 ) -> list[TuningResult]:
-    """Systems of one proposing model, smallest first, on one pool of candidates."""
+    """Systems of one proposing model, smallest first, on one pool of candidates. ``total``: all dev pairs, of which the
+    groups may have a sample."""
     references = [texts for group in groups for texts in group.dev.references]
     if not references:
-        raise BadInputError(f"{run.path}: there are no dev pairs to tune on; see --limit")
+        raise BadInputError(f"{run.path}: there are no dev pairs to tune on; add some to data.dev, and train again")
     if len(references) < FEW_PAIRS:
         reporter.warn(
             f"{run.path}: tuning on {len(references)} dev pairs. With fewer than {FEW_PAIRS}, weights may do worse on "
@@ -180,7 +193,8 @@ def _tune_systems(
         most_decodings(system, options.iterations, sum(system.contains(smaller) for smaller in systems[:n])) + 1
         for n, system in enumerate(systems)
     ]
-    with reporter.counting("tune", sum(most) * len(references)) as progress:
+    work = f"tune, at most {sum(most)} decodings of {len(references):,} pairs"
+    with reporter.counting(work, sum(most) * len(references)) as progress:
         decoded: dict[Weights, list[list[Hypothesis]]] = {}
 
         def decode(weights: Weights) -> list[list[Hypothesis]]:
@@ -207,9 +221,18 @@ def _tune_systems(
             for of_group in run.groups():
                 available = terms_of(of_group, terms)
                 sources = {name: available[name] for name in system.extra}
-                system_tuned = tuned_system(results[-1], settings, len(references), sources, confidence)
+                system_tuned = tuned_system(results[-1], settings, len(references), sources, confidence, total)
                 write_systems(of_group, [system_tuned])
     return results
+
+
+def drawn_pairs(rows: Sequence[Row], limit: int) -> list[Row]:
+    """At most so many dev pairs, in their order; all if ``limit`` is 0. Fewer are a part of more."""
+    if not 0 < limit < len(rows):
+        return list(rows)
+    places = list(range(len(rows)))
+    random.Random(DRAWN_WITH).shuffle(places)
+    return [rows[n] for n in sorted(places[:limit])]
 
 
 def choose_systems(
@@ -270,13 +293,15 @@ def tuned_system(
     sentences: int,
     terms: Mapping[str, TermSource],
     confidence: Confidence | None = None,
+    total: int | None = None,
 ) -> TunedSystem:
-    """What weights.json keeps of a tuning."""
+    """What weights.json keeps of a tuning. ``total``: how many dev sentences there are, if not all were used."""
     record = {
         "metric": result.metric,
         "signature": result.signature,
         "dev_score": result.dev_score,
         "dev_sentences": sentences,
+        **({} if total in (None, sentences) else {"dev_sentences_of": total}),
         "expected_score": result.expected_score,
         "p_start": result.p_start,
         "history": [{**asdict(step), "weights": step.weights.by_name()} for step in result.history],
