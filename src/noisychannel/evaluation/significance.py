@@ -132,6 +132,6 @@ def _draws(U: int, samples: int, seed: int, at_once: int) -> Iterator[FloatArray
         yield random.multinomial(U, np.full(U, 1 / U), size=R).astype(np.float64)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _kept_draws(U: int, samples: int, seed: int, at_once: int) -> tuple[FloatArray, ...]:
     return tuple(_draws(U, samples, seed, at_once))

@@ -76,6 +76,10 @@ class Design:
     """Figures of other systems, which become rows of their own."""
     examples: tuple[str, str] | None = None
     """The labels of two rows: items on which they differ are shown."""
+    examples_of_each: int = 12
+    """How many are shown on which the second row is better, and as many on which it is worse."""
+    shown_parts: tuple[str, ...] = ()
+    """Parts of a few items whose outputs are shown side by side, by both rows of the examples, instead of scored."""
     plots: tuple[Plot, ...] = ()
 
     def __post_init__(self) -> None:

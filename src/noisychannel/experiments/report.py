@@ -29,6 +29,9 @@ def markdown(results: Mapping[str, Any]) -> Iterator[str]:
         f"several {_seed(results)}s, of all their outputs together. Rows with fewer pairs are compared with baselines "
         "of as few."
     )
+    if any(row.get("online") for row in results["rows"]):
+        yield ""
+        yield "\\* can put out the beginning of an output before its input has ended."
     yield from _not_measured(results)
     yield ""
     yield from _blocks(results)
@@ -74,7 +77,7 @@ def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
         yield _line(
             [
                 *([row["setting"]] if settings else []),
-                row["name"],
+                row["name"] + ("*" if row.get("online") else ""),
                 *(_with_spread(scores[metric]) for metric in metrics),
                 *(_with_spread(scores[first][name]) if scores[first][name] else "" for name in apart),
                 f"{scores[first]['interval'][0]:.1f} to {scores[first]['interval'][1]:.1f}",
@@ -153,6 +156,11 @@ def _examples(results: Mapping[str, Any]) -> Iterator[str]:
             yield _line([noun, "input", "reference", *results["example systems"]])
             yield _line(["---"] * 5)
             yield from map(_line, items)
+    if results.get("shown"):
+        yield ""
+        yield _line([noun, "input", "reference", *results["example systems"]])
+        yield _line(["---"] * 5)
+        yield from map(_line, results["shown"])
 
 
 def _line(cells: list[str]) -> str:
