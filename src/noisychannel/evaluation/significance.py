@@ -87,6 +87,24 @@ def difference_interval(
     return _percentiles(system_R - baseline_R, level)
 
 
+def sum_interval(
+    metric: Metric,
+    statistics_KNS: FloatArray,
+    signs_K: Sequence[float],
+    samples: int = 1000,
+    seed: int = 1,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+    sizes_N: FloatArray | None = None,
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of a signed sum of the scores of systems on the same sentences.
+
+    Signs of 1, -1 give the interval of a difference; 1, -1, -1, 1 that of a difference of differences.
+    """
+    scores_KR = _resampled_scores(metric, *_units(statistics_KNS, groups, sizes_N), samples, seed)
+    return _percentiles(np.asarray(signs_K, np.float64) @ scores_KR, level)
+
+
 def _percentiles(values_R: FloatArray, level: float) -> tuple[float, float]:
     lower, upper = np.quantile(values_R, [(1 - level) / 2, (1 + level) / 2])
     return float(lower), float(upper)

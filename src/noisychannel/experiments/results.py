@@ -8,42 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any
 
 from noisychannel.errors import BadInputError
-from noisychannel.experiments.blocks import FORMAT, Block, ItemKey
+from noisychannel.experiments.blocks import FORMAT, Block
+from noisychannel.experiments.claims import check_claims
 from noisychannel.experiments.design import Design
-from noisychannel.experiments.scores import Outputs, RowScorer, check_same_scores
+from noisychannel.experiments.merged import MergedRow as MergedRow
+from noisychannel.experiments.merged import row_label as row_label
+from noisychannel.experiments.scores import RowScorer, check_same_scores
 
 FROM_BLOCK = ("noisychannel", "commit", "date")
 """What each row says about its block."""
-
-
-class MergedRow(NamedTuple):
-    """A row with its outputs."""
-
-    record: dict[str, Any]
-    outputs: Outputs
-    items: Sequence[ItemKey]
-    """What the outputs are of, in their order: the items of all parts, or of those that its block has."""
-
-    def outputs_of(self, items: Sequence[ItemKey]) -> Outputs | None:
-        """The outputs of these items, if the row has them all."""
-        places = {key: n for n, key in enumerate(self.items)}
-        if items == self.items:
-            return self.outputs
-        if not all(key in places for key in items):
-            return None
-        return {seed: [texts[places[key]] for key in items] for seed, texts in self.outputs.items()}
-
-    @property
-    def label(self) -> str:
-        return row_label(self.record)
-
-
-def row_label(record: Mapping[str, Any]) -> str:
-    """``setting: name``, as ``SystemRow.label``."""
-    return f"{record['setting']}: {record['name']}" if record["setting"] else str(record["name"])
 
 
 def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
@@ -89,6 +65,7 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         "not measured": _not_measured(design, {row.label for row in rows}),
         "example systems": list(design.examples or ()),
         "examples": _examples(design, scorer, rows),
+        **({"claims": check_claims(design, scorer, rows)} if design.claims else {}),
         **({"shown": _shown(design, scorer, rows)} if design.shown_parts else {}),
     }
 

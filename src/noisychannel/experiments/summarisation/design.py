@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from noisychannel.experiments.design import Design, Plot
 from noisychannel.experiments.summarisation.cited import ALL, APPENDIX_PART, TABLE_1, TABLE_2
+from noisychannel.experiments.summarisation.claims import CLAIMS
 from noisychannel.experiments.summarisation.data import TEXT
 from noisychannel.experiments.summarisation.rows import ATTENTION, BLOCKS, DIRECT, FULL, NOISY, WITH_LM
 
@@ -27,6 +28,7 @@ DESIGN = Design(
     cited=TABLE_2,
     examples=(DIRECT.label, FULL.label),
     examples_of_each=10,
+    claims=CLAIMS,
     shown_parts=(APPENDIX_PART,),
     plots=(
         Plot(
