@@ -12,12 +12,13 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.blocks import read_blocks
 from noisychannel.experiments.design import Claim
+from noisychannel.experiments.plots import curves, search_points, write_plots
 from noisychannel.experiments.registry import find_experiments
 from noisychannel.experiments.report import markdown
 from noisychannel.experiments.results import merge
 from noisychannel.experiments.running import block_estimate, needed_runs, run_blocks
 from noisychannel.experiments.settings import Setup
-from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, APPENDIX_PART, FEW, TABLE_1
+from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, APPENDIX_PART, FEW, FEW_PAIRED, TABLE_1
 from noisychannel.experiments.summarisation.data import SummarisationData, read_data
 from noisychannel.experiments.summarisation.design import DESIGN
 from noisychannel.experiments.summarisation.experiment import RunSpec, Summarisation, make_summarisation
@@ -310,3 +311,22 @@ def test_a_gain_or_a_loss_must_be_outside_its_interval(
 def test_a_claim_about_no_row_is_refused() -> None:
     with pytest.raises(ValueError, match="'nothing', which is no row"):
         replace(DESIGN, claims=(Claim("x", ("nothing",), (DIRECT.label,)),))
+
+
+def test_plots_of_headlines_pairs_and_searches(results: dict, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    full = row_of(results, FULL.name)
+    few = {**full, "setting": FEW, "pairs": 100_000}
+    paired = {**few, "setting": FEW_PAIRED, "unpaired": 0}
+    wide = {**full, "name": f"{FULL.name}, K1 200, K2 100", "base": "", "search": {"k1": 200}}
+    more = {**results, "rows": [*results["rows"], few, paired, wide]}
+    unpaired_few = next(plot for plot in DESIGN.plots if plot.name == "unpaired-few")
+    headlines = results["data"]["unpaired"][FEW]["headlines"]
+    assert list(curves(unpaired_few, more)[FULL.name]) == [0.0, headlines]
+    (beams,) = DESIGN.search_plots
+    points = search_points(beams, more)
+    assert [point.amount for point in points] == [3, 200]
+    seconds = full["seconds"]["1"]
+    assert points[0].milliseconds == pytest.approx(1000 * seconds / sum(results["data"]["test"].values()))
+    files = write_plots(DESIGN, more, tmp_path)
+    assert [file.name for file in files] == [f"summarisation-{name}.svg" for name in ("unpaired-few", "pairs", "beams")]

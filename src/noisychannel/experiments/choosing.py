@@ -79,12 +79,12 @@ class PoolTask:
     metric: Metric
     tried: tuple[Weights, ...]
     """The weights to search under."""
-    start: Weights
-    """Where tuning starts."""
     dev: DecodingTask
     test: DecodingTask
     n_best: int = N_BEST
     """Outputs of each search that can be chosen."""
+    start: Weights | None = None
+    """Where tuning starts; at the first of ``tried`` if None."""
 
     def choose(self) -> Choice:
         references = [item.references for items in self.dev.items for item in items]
@@ -93,7 +93,7 @@ class PoolTask:
         pool = CandidatePool(self.metric, references, [known.__getitem__ for known in texts])
         for n, outputs in enumerate(found):
             pool.add(n, [output.hypothesis for output in outputs])
-        tuned = optimise(pool.under(self.system), self.system, [self.start], seed=1)
+        tuned = optimise(pool.under(self.system), self.system, [self.start or self.tried[0]], seed=1)
         began = time.perf_counter()
         parts = [
             [[NBestEntry.of(output) for output in ranked(outputs, tuned.weights)[:N_BEST]] for outputs in part]

@@ -35,6 +35,22 @@ class Plot:
     scale: Literal["log", "symlog"] = "log"
     cited: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """Published curves: label to scores by amount."""
+    pairs: int | None = None
+    """Of ``unpaired``: the rows with so many pairs; all if None."""
+
+
+@dataclass(frozen=True)
+class SearchPlot:
+    """Scores, and seconds of decoding for each item, against a setting of the search."""
+
+    name: str
+    """The file is EXPERIMENT-NAME.svg."""
+    setting: str
+    """Of the search, such as ``k1``."""
+    label: str
+    """Of the horizontal axis."""
+    rows: tuple[str, ...]
+    """Labels of rows that differ in that setting."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +119,7 @@ class Design:
     shown_parts: tuple[str, ...] = ()
     """Parts of a few items whose outputs are shown side by side, by both rows of the examples, instead of scored."""
     plots: tuple[Plot, ...] = ()
+    search_plots: tuple[SearchPlot, ...] = ()
     claims: tuple[Claim, ...] = ()
 
     def __post_init__(self) -> None:

@@ -235,7 +235,7 @@ class _Measuring:
         tried, n_best = tuple(dict.fromkeys([tuned.weights, *(step.weights for step in tuned.history)])), N_BEST
         if row.choose == "rerank":
             tried, n_best = (row.make_system().fixed,), RERANKED
-        task = PoolTask(row.make_system(), metric, tried, tuned.weights, dev, test, n_best)
+        task = PoolTask(row.make_system(), metric, tried, dev, test, n_best, tuned.weights)
         key = self._key("pool", dev, test, more=(task.system, metric.signature, tried, task.start, n_best))
         return self.cache.choice(key, row.label, lambda: self.pool.submit(task.choose).result())
 

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from noisychannel.experiments.design import Design, Plot
-from noisychannel.experiments.summarisation.cited import ALL, APPENDIX_PART, TABLE_1, TABLE_2
+from noisychannel.experiments.design import Design, Plot, SearchPlot
+from noisychannel.experiments.summarisation.cited import ALL, APPENDIX_PART, FEW, TABLE_1, TABLE_2
 from noisychannel.experiments.summarisation.claims import CLAIMS
 from noisychannel.experiments.summarisation.data import TEXT
-from noisychannel.experiments.summarisation.rows import ATTENTION, BLOCKS, DIRECT, FULL, NOISY, WITH_LM
+from noisychannel.experiments.summarisation.rows import (
+    ATTENTION,
+    BEAM_ROWS,
+    BLOCKS,
+    DIRECT,
+    FEW_PAIRS,
+    FULL,
+    NOISY,
+    WITH_LM,
+)
 
 RESAMPLES = 1_000
 
@@ -39,6 +48,16 @@ DESIGN = Design(
             ALL,
             "symlog",
         ),
+        Plot(
+            "unpaired-few",
+            "unpaired",
+            "unpaired headlines, 100k pairs",
+            {of.name: of.name for of in (FULL, NOISY, WITH_LM, DIRECT)},
+            FEW,
+            "symlog",
+            pairs=FEW_PAIRS,
+        ),
         Plot("pairs", "pairs", "pairs", {of.name: of.name for of in (FULL, DIRECT)}, ALL),
     ),
+    search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", (FULL.label, *(row.label for row in BEAM_ROWS))),),
 )

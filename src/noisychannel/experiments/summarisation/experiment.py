@@ -275,6 +275,7 @@ class Summarisation(Experiment):
             ),
             training=TrainingConfig(
                 batch_size=scale.batch_size,
+                learning_rate=scale.learning_rate,
                 evaluate_every=scale.evaluate_every,
                 clip_norm=scale.clip_norm,
                 schedule="linear",

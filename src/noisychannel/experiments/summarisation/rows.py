@@ -126,13 +126,17 @@ def subword_rows() -> tuple[SystemRow, ...]:
     )
 
 
+BEAM_ROWS = tuple(
+    _with(FULL, f"K1 {k1}, K2 {k2}", search={"k1": k1, "k2": k2}, weights_of=FULL.name) for k1, k2 in BEAMS
+)
+
+
 def search_rows() -> tuple[SystemRow, ...]:
     """The models of the table under other searches, and other weights of the language model."""
-    beams = [_with(FULL, f"K1 {k1}, K2 {k2}", search={"k1": k1, "k2": k2}, weights_of=FULL.name) for k1, k2 in BEAMS]
     wide = {"k1": BEAMS[-1][0], "k2": BEAMS[-1][1]}
     return (
         _with(FULL, "marginal search", search={"search": "marginal"}, weights_of=FULL.name),
-        *beams,
+        *BEAM_ROWS,
         _with(DIRECT, f"K1 {wide['k1']}, K2 {wide['k2']}", search=wide),
         _with(FULL, "reranks the n-best of direct", choose="rerank", search=RERANKED, weights_of=FULL.name),
         *(

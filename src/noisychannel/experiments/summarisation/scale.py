@@ -57,6 +57,8 @@ class SummarisationScale(MeasuringSettings):
     subwords: int = 16_000
     hidden_size: int = 256
     dropout: float = 0.2
+    learning_rate: float = 1e-3
+    """It falls to zero at the last update: few updates then give a better model than a constant rate."""
     batch_size: int = 32
     large_batch: int = 256
     updates: int = 40_000
@@ -113,6 +115,7 @@ QUICK = SummarisationScale(
     vocabulary=1_000,
     subwords=500,
     hidden_size=48,
+    learning_rate=5e-3,
     large_batch=64,
     updates=150,
     passes=4,
