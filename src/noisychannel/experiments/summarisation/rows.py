@@ -21,6 +21,8 @@ CURVE_HEADLINES = (150_000,)
 """Of the learning curves, beside what the other blocks have."""
 BEAMS = ((4, 2), (10, 5), (50, 25), (200, 100))
 """K1 and K2 beside the paper's 20 and 10."""
+WIDE, WIDE_GIB = 50, 20
+"""A search with a larger K2 than this needs so much memory, in GiB."""
 RERANKED = {"k1": 50, "k2": 25}
 """The search of the direct model whose n-best list is reranked."""
 RAISED = (0.5, 1.0)
@@ -126,14 +128,17 @@ def subword_rows() -> tuple[SystemRow, ...]:
     )
 
 
-BEAM_ROWS = tuple(
-    _with(FULL, f"K1 {k1}, K2 {k2}", search={"k1": k1, "k2": k2}, weights_of=FULL.name) for k1, k2 in BEAMS
-)
+def beam(k1: int, k2: int) -> dict[str, int]:
+    """A search; a wide one needs much memory for a long sentence."""
+    return {"k1": k1, "k2": k2, **({"memory": WIDE_GIB} if k2 > WIDE else {})}
+
+
+BEAM_ROWS = tuple(_with(FULL, f"K1 {k1}, K2 {k2}", search=beam(k1, k2), weights_of=FULL.name) for k1, k2 in BEAMS)
 
 
 def search_rows() -> tuple[SystemRow, ...]:
     """The models of the table under other searches, and other weights of the language model."""
-    wide = {"k1": BEAMS[-1][0], "k2": BEAMS[-1][1]}
+    wide = beam(*BEAMS[-1])
     return (
         _with(FULL, "marginal search", search={"search": "marginal"}, weights_of=FULL.name),
         *BEAM_ROWS,
