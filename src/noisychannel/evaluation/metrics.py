@@ -31,9 +31,10 @@ METRICS: tuple[str, ...] = (
     *("accuracy", "edit_distance", "bleu", "chrf"),
     *ROUGES,
     *(name + STEMMED for name in ROUGES),
-    "length_ratio",
 )
-"""The names ``make_metric`` knows."""
+"""How good outputs are."""
+REPORTED: tuple[str, ...] = ("length_ratio",)
+"""How outputs are, neither better nor worse. ``make_metric`` knows both, and nothing is tuned on these."""
 
 
 class Metric(Protocol):
@@ -61,8 +62,8 @@ def make_metric(name: str, tokenize: str | None = None, text: TextConfig | None 
 
     ``text`` is how outputs and references were normalised before they get here, which the signature has to say.
     """
-    if name not in METRICS:
-        raise BadInputError(f"unknown metric {name!r}{did_you_mean(name, METRICS)}")
+    if name not in (*METRICS, *REPORTED):
+        raise BadInputError(f"unknown metric {name!r}{did_you_mean(name, (*METRICS, *REPORTED))}")
     if tokenize is not None and name != "bleu":
         raise BadInputError(f"tokenize: {tokenize!r} is an option of bleu; {name} has none")
     text = text or TextConfig()
