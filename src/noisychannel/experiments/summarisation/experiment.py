@@ -236,7 +236,7 @@ class Summarisation(Experiment):
 
     def _lm(self, config: RunConfig, spec: RunSpec) -> RunConfig:
         """With the paper's rate it is constant, unless dev stops improving; with the better one it falls to zero."""
-        scale, better = self.scale, spec.kind != "paper"
+        scale, better = self.scale, spec.kind == "better"
         headlines = len(self.pairs(spec.pairs)) + len(self.data.headlines[: spec.headlines])
         most = scale.lm_passes * headlines // (scale.lm.batch_size or 1)
         lm = replace(
