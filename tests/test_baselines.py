@@ -67,3 +67,9 @@ def test_as_good_as_the_shared_task_s_own() -> None:
     rules = SuffixRules(splits.train)
     right = sum(rules.inflect(pair.lemma, pair.tags) == pair.form for pair in splits.test)
     assert right / len(splits.test) == pytest.approx(0.721, abs=0.01)
+
+
+def test_prefix_baselines_put_out_the_first_words() -> None:
+    text = " ".join(map(str, range(20)))
+    assert BASELINES["first_8"]([])(text, ()) == "0 1 2 3 4 5 6 7"
+    assert BASELINES["first_15"]([])("a  b", ()) == "a b"

@@ -241,7 +241,8 @@ def test_baselines_are_made_from_the_training_pairs(
 
     capsys.readouterr()
     assert main(["evaluate", str(run), str(test), *words[:2], "--baselines", "copy"]) == 2
-    assert "--baselines: unknown baseline 'copy'; there are identity, memorised, rules" in capsys.readouterr().err
+    known = "identity, first_8, first_15, memorised, rules"
+    assert f"--baselines: unknown baseline 'copy'; there are {known}" in capsys.readouterr().err
     config = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(config.replace("train.tsv", "gone.tsv"))
     assert main(["evaluate", str(run), str(test), *words]) == 2

@@ -156,12 +156,13 @@ def test_chrf_over_many_random_totals_is_exactly_sacrebleus() -> None:
     assert len(set(expected)) > 1000
 
 
-@pytest.mark.parametrize("name", ["rouge1", "rouge2", "rougeL"])
+@pytest.mark.parametrize("name", ["rouge1", "rouge2", "rougeL", "rouge1_stem", "rouge2_stem", "rougeL_stem"])
 def test_rouge_is_the_mean_f1_of_the_best_reference(name: str) -> None:
-    scorer = RougeScorer([name], use_stemmer=False)
+    kind = name.removesuffix("_stem")
+    scorer = RougeScorer([kind], use_stemmer=kind != name)
     scores = []
     for corpus in variants(CORPUS):
-        best = [max(scorer.score(reference, h)[name].fmeasure for reference in references) for h, references in corpus]
+        best = [max(scorer.score(reference, h)[kind].fmeasure for reference in references) for h, references in corpus]
         assert corpus_score(make_metric(name), corpus) == pytest.approx(100 * sum(best) / len(corpus), abs=1e-12)
         scores.append(round(100 * sum(best) / len(corpus), 6))
     assert len(set(scores)) > 4
@@ -172,6 +173,13 @@ def test_rouge_by_hand() -> None:
     assert corpus_score(make_metric("rouge1"), corpus) == pytest.approx(100 * (2 / 3) / 2)  # cats is not stemmed
     assert corpus_score(make_metric("rouge2"), corpus) == 0.0
     assert corpus_score(make_metric("rougeL"), corpus) == pytest.approx(100 * (2 / 3) / 2)
+    assert corpus_score(make_metric("rouge1_stem"), [("cats sitting", ["cat sits"])]) == 100.0
+    assert "stem:yes" in make_metric("rouge1_stem").signature
+
+
+def test_length_ratio_by_hand() -> None:
+    corpus = [("a b c", ["a b", "a b c d"]), ("", ["a b c"])]
+    assert corpus_score(make_metric("length_ratio"), corpus) == pytest.approx(3 / (3 + 3))
 
 
 # --- all of them ----------------------------------------------------------------------------------------------------

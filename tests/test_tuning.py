@@ -234,6 +234,11 @@ def accuracy_pool(*references: str) -> CandidatePool:
     return CandidatePool(make_metric("accuracy"), [[reference] for reference in references], [words] * len(references))
 
 
+def test_nothing_is_tuned_on_the_length_of_outputs() -> None:
+    with pytest.raises(BadInputError, match="length_ratio says how outputs are, not how good"):
+        CandidatePool(make_metric("length_ratio"), [["a"]], [lambda tokens: "a"])
+
+
 def test_a_pool_merges_by_tokens_and_keeps_the_order() -> None:
     pool = accuracy_pool("7", "8")
     assert pool.add(0, [hypothesis_of([5], [-1, -2, -3, 2]), hypothesis_of([7], [-1, -2, -3, 2])]) == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from noisychannel.arguments import Count, given_values, parse_options
 from noisychannel.cli.progress import TerminalReporter
+from noisychannel.data.rows import HUB
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.registry import describe_experiments, find_experiments
 from noisychannel.experiments.reproducing import file_stem, measure_blocks, write_results
@@ -37,7 +38,8 @@ class ReproduceOptions:
 
     Args:
         experiment: Which one.
-        data: The folder of the data. Default: the environment variable NOISYCHANNEL_DATA, else ../shared/data.
+        data: The folder of the data; for summarisation also a dataset of the hub, such as hf:gigaword. Default: the
+            environment variable NOISYCHANNEL_DATA, else ../shared/data.
         work: Where files and models go. Default: runs/EXPERIMENT.
         results: Where the files of the blocks, the merged JSON and the table go. Default: the work directory.
         blocks: Which blocks to run, separated by commas. Default: all (quick: the first).
@@ -86,7 +88,7 @@ def data_folder(options: ReproduceOptions) -> Path:
     key, name = "--data", options.data
     if name is None:
         key, name = "NOISYCHANNEL_DATA", os.environ.get("NOISYCHANNEL_DATA") or None
-    if name is not None and not options.merge and not Path(name).is_dir():
+    if name is not None and not options.merge and not name.startswith(HUB) and not Path(name).is_dir():
         raise BadInputError(f"{key}: {name} is not a directory; name the folder of the data")
     return Path(name or "../shared/data")
 

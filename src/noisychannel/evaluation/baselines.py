@@ -1,9 +1,10 @@
 """The simplest baselines, made from training pairs.
 
-``identity`` puts out its input, ``memorised`` the most frequent training output of a known input with the same tags,
-and ``rules`` inflects: the longest known ending of a lemma says what becomes of it. The rules are our own version of
-the non-neural baseline of the SIGMORPHON shared tasks (Cotterell et al., 2017). A lemma and its form are aligned letter
-by letter; what sticks out on the left is a prefix, on the right a suffix:
+``identity`` puts out its input, ``first_8`` and ``first_15`` so many words of it, ``memorised`` the most frequent
+training output of a known input with the same tags, and ``rules`` inflects: the longest known ending of a lemma says
+what becomes of it. The rules are our own version of the non-neural baseline of the SIGMORPHON shared tasks (Cotterell
+et al., 2017). A lemma and its form are aligned letter by letter; what sticks out on the left is a prefix, on the right
+a suffix:
 
     lemma      s u c h e n            prefix:  (nothing) -> ge
     form   g e s u c h   t            suffix:  en -> t, and with more of the stem: hen -> ht, chen -> cht, …
@@ -34,6 +35,11 @@ def identity(pairs: Pairs) -> Answer:
     return lambda text, tags: text
 
 
+def first_words(number: int) -> Callable[[Pairs], Answer]:
+    """The baseline that puts out the first words of each input."""
+    return lambda pairs: lambda text, tags: " ".join(text.split()[:number])
+
+
 def memorised(pairs: Pairs) -> Answer:
     """The most frequent output of an input that was seen with these tags; any other input as it is."""
     seen: dict[tuple[str, Hashable], Counter[str]] = defaultdict(Counter)
@@ -48,7 +54,13 @@ def rules(pairs: Pairs) -> Answer:
     return SuffixRules(pairs).inflect
 
 
-BASELINES: dict[str, Callable[[Pairs], Answer]] = {"identity": identity, "memorised": memorised, "rules": rules}
+BASELINES: dict[str, Callable[[Pairs], Answer]] = {
+    "identity": identity,
+    "first_8": first_words(8),
+    "first_15": first_words(15),
+    "memorised": memorised,
+    "rules": rules,
+}
 """By name, simplest first."""
 
 

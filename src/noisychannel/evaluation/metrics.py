@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Protocol, TypeAlias
@@ -23,8 +24,17 @@ from noisychannel.text import TextConfig
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
-METRICS: tuple[str, ...] = ("accuracy", "edit_distance", "bleu", "chrf", "rouge1", "rouge2", "rougeL")
-"""The names ``make_metric`` knows."""
+ROUGES: tuple[str, ...] = ("rouge1", "rouge2", "rougeL")
+STEMMED = "_stem"
+"""The end of the name of a rouge that compares stems of words: ``rouge1_stem``."""
+METRICS: tuple[str, ...] = (
+    *("accuracy", "edit_distance", "bleu", "chrf"),
+    *ROUGES,
+    *(name + STEMMED for name in ROUGES),
+)
+"""How good outputs are."""
+REPORTED: tuple[str, ...] = ("length_ratio",)
+"""How outputs are, neither better nor worse. ``make_metric`` knows both, and nothing is tuned on these."""
 
 
 class Metric(Protocol):
@@ -52,8 +62,8 @@ def make_metric(name: str, tokenize: str | None = None, text: TextConfig | None 
 
     ``text`` is how outputs and references were normalised before they get here, which the signature has to say.
     """
-    if name not in METRICS:
-        raise BadInputError(f"unknown metric {name!r}{did_you_mean(name, METRICS)}")
+    if name not in (*METRICS, *REPORTED):
+        raise BadInputError(f"unknown metric {name!r}{did_you_mean(name, (*METRICS, *REPORTED))}")
     if tokenize is not None and name != "bleu":
         raise BadInputError(f"tokenize: {tokenize!r} is an option of bleu; {name} has none")
     text = text or TextConfig()
@@ -66,6 +76,8 @@ def make_metric(name: str, tokenize: str | None = None, text: TextConfig | None 
             return Bleu(tokenize or "13a", text)
         case "chrf":
             return Chrf(text)
+        case "length_ratio":
+            return LengthRatio(text)
         case _:
             return Rouge(name, text)
 
@@ -182,16 +194,21 @@ class Chrf:
 
 
 class Rouge:
-    """The mean F1 of rouge_score, best reference, in percent; its tokenizer lowercases and keeps only a-z and 0-9."""
+    """The mean F1 of rouge_score, best reference, in percent; its tokenizer lowercases and keeps only a-z and 0-9.
+
+    ``rouge1_stem`` and the like compare Porter stems: the option ``use_stemmer`` of rouge_score.
+    """
 
     higher_is_better = True
 
     def __init__(self, name: str, text: TextConfig) -> None:
         self.name, self._text = name, text
-        self._scorer = _library("rouge_score.rouge_scorer", "rouge-score", name).RougeScorer([name], use_stemmer=False)
+        self._kind, self._stems = name.removesuffix(STEMMED), name.endswith(STEMMED)
+        scorer = _library("rouge_score.rouge_scorer", "rouge-score", name)
+        self._scorer = scorer.RougeScorer([self._kind], tokenizer=_RougeTokens(self._stems))
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> FloatArray:
-        best = self._scorer.score_multi(_checked(references), hypothesis)[self.name]
+        best = self._scorer.score_multi(_checked(references), hypothesis)[self._kind]
         return np.array([best.fmeasure], dtype=np.float64)
 
     def score(self, totals: FloatArray, sentences: int | FloatArray) -> FloatArray:
@@ -199,8 +216,58 @@ class Rouge:
 
     @property
     def signature(self) -> str:
-        normalised = _normalised(replace(self._text, lowercase=True))
-        return f"stem:no|tok:default|{normalised}|reference:best|average:sentences|version:{version('rouge-score')}"
+        normalised, stems = _normalised(replace(self._text, lowercase=True)), "yes" if self._stems else "no"
+        return (
+            f"stem:{stems}|tok:default|{normalised}|reference:best|average:sentences|version:{version('rouge-score')}"
+        )
+
+
+class _RougeTokens:
+    """The tokenizer of rouge_score, which remembers: a reference is compared with many outputs."""
+
+    def __init__(self, stems: bool) -> None:
+        self.stems = stems
+
+    def tokenize(self, text: str) -> list[str]:
+        return _rouge_tokens(text, self.stems)
+
+
+@lru_cache(maxsize=50_000)
+def _rouge_tokens(text: str, stems: bool) -> list[str]:
+    tokens: list[str] = _rouge_tokenizer(stems).tokenize(text)
+    return tokens
+
+
+@lru_cache
+def _rouge_tokenizer(stems: bool) -> Any:
+    return import_module("rouge_score.tokenizers").DefaultTokenizer(stems)
+
+
+class LengthRatio:
+    """Words of the outputs for each word of the references, whose mean length counts if there are several.
+
+    It says how long outputs are, not how good: weights cannot be tuned on it.
+    """
+
+    name = "length_ratio"
+    higher_is_better = True
+    tunable = False
+
+    def __init__(self, text: TextConfig) -> None:
+        self._text = text
+
+    def statistics(self, hypothesis: str, references: Sequence[str]) -> FloatArray:
+        lengths = [len(reference.split()) for reference in _checked(references)]
+        return np.array([len(hypothesis.split()), np.mean(lengths)], dtype=np.float64)
+
+    def score(self, totals: FloatArray, sentences: int | FloatArray) -> FloatArray:
+        del sentences
+        written, expected = totals[..., 0], totals[..., 1]
+        return np.asarray(np.where(expected > 0, written / np.maximum(expected, 1e-9), 0.0), dtype=np.float64)
+
+    @property
+    def signature(self) -> str:
+        return f"unit:word|reference:mean|{_normalised(self._text)}|version:{__version__}"
 
 
 def levenshtein(a: str, b: str) -> int:

@@ -87,6 +87,24 @@ def difference_interval(
     return _percentiles(system_R - baseline_R, level)
 
 
+def sum_interval(
+    metric: Metric,
+    statistics_KNS: FloatArray,
+    signs_K: Sequence[float],
+    samples: int = 1000,
+    seed: int = 1,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+    sizes_N: FloatArray | None = None,
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of a signed sum of the scores of systems on the same sentences.
+
+    Signs of 1, -1 give the interval of a difference; 1, -1, -1, 1 that of a difference of differences.
+    """
+    scores_KR = _resampled_scores(metric, *_units(statistics_KNS, groups, sizes_N), samples, seed)
+    return _percentiles(np.asarray(signs_K, np.float64) @ scores_KR, level)
+
+
 def _percentiles(values_R: FloatArray, level: float) -> tuple[float, float]:
     lower, upper = np.quantile(values_R, [(1 - level) / 2, (1 + level) / 2])
     return float(lower), float(upper)
@@ -132,6 +150,6 @@ def _draws(U: int, samples: int, seed: int, at_once: int) -> Iterator[FloatArray
         yield random.multinomial(U, np.full(U, 1 / U), size=R).astype(np.float64)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _kept_draws(U: int, samples: int, seed: int, at_once: int) -> tuple[FloatArray, ...]:
     return tuple(_draws(U, samples, seed, at_once))

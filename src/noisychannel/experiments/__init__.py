@@ -5,6 +5,7 @@ experiment   a design with its data (items) and its runs (training)
 measuring    tune, decode and choose (tuning, decoding, choosing), each once (cache)
 scores       scores, intervals and p-values from outputs alone, for any metric
 blocks       the files of rows that were measured together; running makes them, results merges them
+estimates    how long a block will take; claims: whether the statements of a design hold
 report       Markdown; plots: learning curves
 registry     the experiments by name, for ``noisychannel reproduce``
 """

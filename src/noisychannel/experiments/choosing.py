@@ -26,6 +26,8 @@ from noisychannel.tuning import CandidatePool, optimise
 
 N_BEST = 10
 """Outputs of each search that can be chosen."""
+RERANKED = 50
+"""Outputs of one search by the proposing model alone that the whole objective reranks."""
 
 
 class Choice(NamedTuple):
@@ -82,9 +84,13 @@ class PoolTask:
     system: System
     metric: Metric
     tried: tuple[Weights, ...]
-    """The weights to search under; tuning starts at the first."""
+    """The weights to search under."""
     dev: DecodingTask
     test: DecodingTask
+    n_best: int = N_BEST
+    """Outputs of each search that can be chosen."""
+    start: Weights | None = None
+    """Where tuning starts; at the first of ``tried`` if None."""
 
     def choose(self) -> Choice:
         references = [item.references for items in self.dev.items for item in items]
@@ -93,7 +99,7 @@ class PoolTask:
         pool = CandidatePool(self.metric, references, [known.__getitem__ for known in texts])
         for n, outputs in enumerate(found):
             pool.add(n, [output.hypothesis for output in outputs])
-        tuned = optimise(pool.under(self.system), self.system, [self.tried[0]], seed=1)
+        tuned = optimise(pool.under(self.system), self.system, [self.start or self.tried[0]], seed=1)
         began = time.perf_counter()
         parts = [
             [[NBestEntry.of(output) for output in ranked(outputs, tuned.weights)[:N_BEST]] for outputs in part]
@@ -105,7 +111,7 @@ class PoolTask:
         """For each part and item, the complete outputs that any of the searches found."""
         union: list[list[dict[tuple[int, ...], Output]]] = [[{} for _ in items] for items in task.items]
         for weights in self.tried:
-            parts = replace(task, weights=weights, n_best=N_BEST, keep_alignments=False).decode_outputs().parts
+            parts = replace(task, weights=weights, n_best=self.n_best, keep_alignments=False).decode_outputs().parts
             for known_part, part in zip(union, parts, strict=True):
                 for known, best in zip(known_part, part, strict=True):
                     for output in complete(best):

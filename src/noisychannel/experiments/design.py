@@ -35,6 +35,44 @@ class Plot:
     scale: Literal["log", "symlog"] = "log"
     cited: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """Published curves: label to scores by amount."""
+    pairs: int | None = None
+    """Of ``unpaired``: the rows with so many pairs; all if None."""
+
+
+@dataclass(frozen=True)
+class SearchPlot:
+    """Scores, and seconds of decoding for each item, against a setting of the search."""
+
+    name: str
+    """The file is EXPERIMENT-NAME.svg."""
+    setting: str
+    """Of the search, such as ``k1``."""
+    label: str
+    """Of the horizontal axis."""
+    rows: tuple[str, ...]
+    """Labels of rows that differ in that setting."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement about scores that the results confirm or not: about the sum of some less that of others.
+
+    Two rows are a difference; four, a difference of differences. It is about the first metric of the first part.
+    """
+
+    text: str
+    plus: tuple[str, ...]
+    """Labels of rows."""
+    minus: tuple[str, ...]
+    least: float | None = None
+    """It holds only if the sum is at least this. If this is not negative, the interval must also be above zero."""
+    most: float | None = None
+    """It holds only if the sum is at most this. If this is not positive, the interval must also be below zero."""
+
+    def holds(self, value: float, interval: tuple[float, float]) -> bool:
+        low, high = interval
+        enough = self.least is None or (value >= self.least and (self.least < 0 or low > 0))
+        return enough and (self.most is None or (value <= self.most and (self.most > 0 or high < 0)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +117,13 @@ class Design:
     """Figures of other systems, which become rows of their own."""
     examples: tuple[str, str] | None = None
     """The labels of two rows: items on which they differ are shown."""
+    examples_of_each: int = 12
+    """How many are shown on which the second row is better, and as many on which it is worse."""
+    shown_parts: tuple[str, ...] = ()
+    """Parts of a few items whose outputs are shown side by side, by both rows of the examples, instead of scored."""
     plots: tuple[Plot, ...] = ()
+    search_plots: tuple[SearchPlot, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
     def __post_init__(self) -> None:
         labels = [row.label for rows in self.blocks.values() for row in rows]
@@ -88,6 +132,9 @@ class Design:
         for row in self.rows:
             if row.weights_of and (row.setting, row.weights_of) not in {other.key for other in self.rows}:
                 raise ValueError(f"{self.name}: {row.label} uses the weights of {row.weights_of!r}, which is no row")
+        for claim in self.claims:
+            if unknown := {*claim.plus, *claim.minus} - set(labels):
+                raise ValueError(f"{self.name}: the claim {claim.text!r} is about {min(unknown)!r}, which is no row")
 
     @property
     def rows(self) -> list[SystemRow]:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.evaluation.baselines import BASELINES, Answer
@@ -28,6 +28,9 @@ from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS
 from noisychannel.training.config import RunConfig
 from noisychannel.weights import TermSource
+
+if TYPE_CHECKING:
+    from noisychannel.experiments.estimates import Rates
 
 TrainingPair = tuple[str, str, tuple[str, ...]]
 """Input, output and features."""
@@ -53,6 +56,8 @@ class Experiment(ABC):
 
     samples = False
     """Whether each seed has training pairs of its own. Baselines, too, are then measured for each seed."""
+    rates: Rates | None = None
+    """How fast some machine is with its models; blocks then begin with an estimate."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ import torch
 from noisychannel.decode.objective import Weights
 from noisychannel.devices import choose_device
 from noisychannel.experiments.cache import Cache
-from noisychannel.experiments.choosing import Choice, PoolTask, ensemble
+from noisychannel.experiments.choosing import N_BEST, RERANKED, Choice, PoolTask, ensemble
 from noisychannel.experiments.decoding import DecodingTask, NBestEntry, PartLists
 from noisychannel.experiments.experiment import Experiment
 from noisychannel.experiments.items import HeldOutName
@@ -29,8 +29,8 @@ from noisychannel.processes import BOUND, kill_children
 from noisychannel.training.jobs import choose_processes, cores
 from noisychannel.tuning import TuningResult
 
-TuningKey = tuple[str, str, tuple[tuple[str, str], ...]]
-"""System, setting and models: rows that have them in common share their weights."""
+TuningKey = tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]]
+"""System, setting, models and search: rows that have them in common share their weights."""
 ALL_SEEDS = 0
 """In the place of a seed: what all seeds chose together."""
 
@@ -123,7 +123,7 @@ def rows_to_tune(rows: Sequence[SystemRow], every: Mapping[tuple[str, str], Syst
 
 
 def tuning_key(row: SystemRow) -> TuningKey:
-    return row.system, row.setting, tuple(sorted(row.used_models().items()))
+    return row.system, row.setting, tuple(sorted(row.used_models().items())), tuple(sorted(row.search.items()))
 
 
 def is_smaller(row: SystemRow, than: SystemRow) -> bool:
@@ -135,6 +135,12 @@ def is_smaller(row: SystemRow, than: SystemRow) -> bool:
         and larger.contains(system)
         and row.used_models().items() <= than.used_models().items()
     )
+
+
+def raised(weights: Weights, more: Mapping[str, float]) -> Weights:
+    """Weights with something added to some of them."""
+    by_name = weights.by_name()
+    return Weights.of({name: value + more.get(name, 0.0) for name, value in by_name.items()}) if more else weights
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,7 @@ class _Measuring:
             models=tuple(experiment.models(row, settings.seeds[0], part) for part in parts),
             items=tuple(part.dev for part in parts),
             metric=self.scorer.metrics[experiment.design.metrics[0]],
-            settings=settings.tuning,
+            settings=replace(settings.tuning, **row.search),
             iterations=settings.iterations,
             batch_size=settings.decoding_batch,
             device=experiment.setup.device,
@@ -168,16 +174,15 @@ class _Measuring:
     def choose(self, row: SystemRow, seed: int, tuning: Future[TuningResult] | None) -> Choice:
         if row.baseline:
             return self._baseline(row, seed)
-        if tuning is None:
-            return self._decode(row, seed, row.make_system().fixed)
-        tuned = tuning.result()
+        tuned = None if tuning is None else tuning.result()
+        weights = row.make_system().fixed if tuned is None else raised(tuned.weights, row.raised)
         match row.choose:
             case "ensemble":
-                return self._ensemble(row, tuned.weights)
-            case "pool":
+                return self._ensemble(row, weights)
+            case "pool" | "rerank" if tuned is not None:
                 return self._pool(row, tuned)
             case _:
-                return self._decode(row, seed, tuned.weights)
+                return self._decode(row, seed, weights)
 
     def collect(
         self, row: SystemRow, tuning: Future[TuningResult] | None, choices: Mapping[int, Future[Choice]]
@@ -228,9 +233,11 @@ class _Measuring:
         seed = self.experiment.settings.seeds[0]
         dev, test = (self._task(row, seed, tuned.weights, 1, name) for name in ("dev", self.held_out))
         metric = self.scorer.metrics[self.experiment.design.metrics[0]]
-        tried = tuple(dict.fromkeys([tuned.weights, *(step.weights for step in tuned.history)]))
-        task = PoolTask(row.make_system(), metric, tried, dev, test)
-        key = self._key("pool", dev, test, more=(task.system, metric.signature, tried))
+        tried, n_best = tuple(dict.fromkeys([tuned.weights, *(step.weights for step in tuned.history)])), N_BEST
+        if row.choose == "rerank":
+            tried, n_best = (row.make_system().fixed,), RERANKED
+        task = PoolTask(row.make_system(), metric, tried, dev, test, n_best, tuned.weights)
+        key = self._key("pool", dev, test, more=(task.system, metric.signature, tried, task.start, n_best))
         return self.cache.choice(key, row.label, lambda: self.pool.submit(task.choose).result())
 
     def _key(self, kind: str, *tasks: DecodingTask, more: object = None) -> str:
@@ -244,7 +251,7 @@ def _seeds(experiment: Experiment, row: SystemRow) -> tuple[int, ...]:
     """By which the choices of a row are told apart."""
     if row.choose == "ensemble":
         return (ALL_SEEDS,)
-    first_only = (row.baseline and not experiment.samples) or row.choose == "pool"
+    first_only = (row.baseline and not experiment.samples) or row.choose in ("pool", "rerank")
     return experiment.settings.seeds[:1] if first_only else experiment.seeds(row)
 
 

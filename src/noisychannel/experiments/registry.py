@@ -18,6 +18,8 @@ from noisychannel.experiments.few_pairs import sigmorphon as few_pairs
 from noisychannel.experiments.inflection import sigmorphon, wiktionary
 from noisychannel.experiments.normalisation import experiment as normalisation
 from noisychannel.experiments.settings import Setup
+from noisychannel.experiments.summarisation import experiment as summarisation
+from noisychannel.experiments.summarisation.design import DESIGN as SUMMARISATION
 
 
 class ExperimentEntry(NamedTuple):
@@ -39,6 +41,7 @@ _ENTRIES = (
     ExperimentEntry(pronunciation.DESIGNS["spelling"], partial(pronunciation.make_pronunciation, "spelling")),
     ExperimentEntry(normalisation.DESIGNS["anselm"], partial(normalisation.make_normalisation, "anselm")),
     ExperimentEntry(normalisation.DESIGNS["bohoric"], partial(normalisation.make_normalisation, "bohoric")),
+    ExperimentEntry(SUMMARISATION, summarisation.make_summarisation),
 )
 EXPERIMENTS: dict[str, ExperimentEntry] = {entry.design.name: entry for entry in _ENTRIES}
 SEVERAL = {

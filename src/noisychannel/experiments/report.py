@@ -30,6 +30,10 @@ def markdown(results: Mapping[str, Any]) -> Iterator[str]:
         f"several {_seed(results)}s, of all their outputs together. Rows with fewer pairs are compared with baselines "
         "of as few."
     )
+    if any(row.get("online") for row in results["rows"]):
+        yield ""
+        yield "\\* can put out the beginning of an output before its input has ended."
+    yield from _claims(results)
     yield from content_lines(results)
     yield from _not_measured(results)
     yield ""
@@ -72,11 +76,13 @@ def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
     yield _line([*titles, weights])
     yield _line(["---"] * texts + ["---:"] * (len(titles) - texts) + ["---"])
     for row in rows:
+        if part is not None and part not in row["scores"][first]["parts"]:
+            continue  # its block has fewer parts
         scores = {metric: _of_part(row["scores"][metric], part) for metric in metrics}
         yield _line(
             [
                 *([row["setting"]] if settings else []),
-                row["name"],
+                row["name"] + ("*" if row.get("online") else ""),
                 *(_with_spread(scores[metric]) for metric in metrics),
                 *(_with_spread(scores[first][name]) if scores[first][name] else "" for name in apart),
                 f"{scores[first]['interval'][0]:.1f} to {scores[first]['interval'][1]:.1f}",
@@ -122,6 +128,27 @@ def _weights(weights: Mapping[str, float]) -> str:
     return ", ".join(first + [f"{name} {value:.3g}" for name, value in weights.items() if name not in TERMS])
 
 
+def _claims(results: Mapping[str, Any]) -> Iterator[str]:
+    """Each claim with a figure, and yes or no."""
+    if not results.get("claims"):
+        return
+    part = f", {next(iter(results['parts']))}" if results["average"] == "separate" else ""
+    yield ""
+    yield f"Claims, in {next(iter(results['metrics']))}{part}; a gain or a loss must also be outside its interval:"
+    yield ""
+    yield _line(["claim", "holds if", "figure", "95 % interval", "holds"])
+    yield _line(["---", "---", "---:", "---:", "---"])
+    for claim in results["claims"]:
+        bounds = (("at least", claim["least"]), ("at most", claim["most"]))
+        wanted = ", ".join(f"{word} {value:g}" for word, value in bounds if value is not None)
+        if claim["value"] is None:
+            yield _line([claim["claim"], wanted, "", "", "not measured yet"])
+            continue
+        low, high = claim["interval"]
+        holds = "yes" if claim["holds"] else "no"
+        yield _line([claim["claim"], wanted, f"{claim['value']:+.2f}", f"{low:+.2f} to {high:+.2f}", holds])
+
+
 def _not_measured(results: Mapping[str, Any]) -> Iterator[str]:
     for block, labels in results["not measured"].items():
         yield ""
@@ -155,6 +182,11 @@ def _examples(results: Mapping[str, Any]) -> Iterator[str]:
             yield _line([noun, "input", "reference", *results["example systems"]])
             yield _line(["---"] * 5)
             yield from map(_line, items)
+    if results.get("shown"):
+        yield ""
+        yield _line([noun, "input", "reference", *results["example systems"]])
+        yield _line(["---"] * 5)
+        yield from map(_line, results["shown"])
 
 
 def _line(cells: list[str]) -> str:

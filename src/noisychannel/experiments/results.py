@@ -8,47 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any
 
 from noisychannel.errors import BadInputError
-from noisychannel.experiments.blocks import FORMAT, Block, ItemKey
+from noisychannel.experiments.blocks import FORMAT, Block
+from noisychannel.experiments.claims import check_claims
 from noisychannel.experiments.content import ContentTable
 from noisychannel.experiments.design import Design
-from noisychannel.experiments.scores import Outputs, RowScorer, check_same_scores
+from noisychannel.experiments.merged import MergedRow as MergedRow
+from noisychannel.experiments.merged import row_label as row_label
+from noisychannel.experiments.scores import RowScorer, check_same_scores
 
-EXAMPLES = 12
-"""Of each kind."""
 FROM_BLOCK = ("noisychannel", "commit", "date")
 """What each row says about its block."""
-
-
-class MergedRow(NamedTuple):
-    """A row with its outputs."""
-
-    record: dict[str, Any]
-    outputs: Outputs
-    items: Sequence[ItemKey]
-    """What the outputs are of, in their order: the items of all parts, or of those that its block has."""
-    alignments: Mapping[int, Sequence[tuple[int, ...] | None]]
-    """By seed, of the outputs; None if not kept."""
-
-    def outputs_of(self, items: Sequence[ItemKey]) -> Outputs | None:
-        """The outputs of these items, if the row has them all."""
-        places = {key: n for n, key in enumerate(self.items)}
-        if items == self.items:
-            return self.outputs
-        if not all(key in places for key in items):
-            return None
-        return {seed: [texts[places[key]] for key in items] for seed, texts in self.outputs.items()}
-
-    @property
-    def label(self) -> str:
-        return row_label(self.record)
-
-
-def row_label(record: Mapping[str, Any]) -> str:
-    """``setting: name``, as ``SystemRow.label``."""
-    return f"{record['setting']}: {record['name']}" if record["setting"] else str(record["name"])
 
 
 def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
@@ -81,7 +53,9 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         "metrics": {name: metric.signature for name, metric in scorer.metrics.items()},
         "average": design.average,
         "nouns": _nouns(design),
-        "parts": {name: sum(item.count for item in items) for name, items in whole.parts()},
+        "parts": {
+            name: sum(item.count for item in items) for name, items in whole.parts() if name not in design.shown_parts
+        },
         **({"part table": True} if design.part_table else {}),
         **({"seen apart": True} if design.seen_apart else {}),
         "data": whole.record["data"],
@@ -93,6 +67,8 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         "not measured": _not_measured(design, {row.label for row in rows}),
         "example systems": list(design.examples or ()),
         "examples": _examples(design, scorer, rows),
+        **({"claims": check_claims(design, scorer, rows)} if design.claims else {}),
+        **({"shown": _shown(design, scorer, rows)} if design.shown_parts else {}),
     }
 
 
@@ -173,8 +149,22 @@ def _examples(design: Design, scorer: RowScorer, rows: Sequence[MergedRow]) -> d
     sign = 1 if scorer.metrics[metric].higher_is_better else -1
     found: dict[str, list[list[str]]] = {"helps": [], "hurts": []}
     for n, (item, one, other, old, new) in enumerate(zip(scorer.items, before, after, *scores, strict=True)):
-        if old != new:
+        if old != new and scorer.part_of(n) not in design.shown_parts:
             kind = "helps" if sign * (new - old) > 0 else "hurts"
             part = scorer.part_of(n) if len(scorer.parts) > 1 else ";".join(item.features)
             found[kind].append([part, item.input, item.references[0], one, other])
-    return {kind: items[:: max(1, len(items) // EXAMPLES)][:EXAMPLES] for kind, items in found.items()}
+    most = design.examples_of_each
+    return {kind: items[:: max(1, len(items) // most)][:most] for kind, items in found.items()}
+
+
+def _shown(design: Design, scorer: RowScorer, rows: Sequence[MergedRow]) -> list[list[str]]:
+    """The items of parts that are shown: part, input, reference, and what both rows of the examples put out."""
+    by_label = {row.label: row for row in rows if len(row.items) == len(scorer.items)}
+    if design.examples is None or not all(label in by_label for label in design.examples):
+        return []
+    before, after = (next(iter(by_label[label].outputs.values())) for label in design.examples)
+    return [
+        [scorer.part_of(n), item.input, item.references[0], one, other]
+        for n, (item, one, other) in enumerate(zip(scorer.items, before, after, strict=True))
+        if scorer.part_of(n) in design.shown_parts
+    ]

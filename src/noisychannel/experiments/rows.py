@@ -45,20 +45,25 @@ class SystemRow:
     """Search settings that differ from the experiment's, such as ``{"search": "marginal"}``."""
     weights_of: str = ""
     """The name of the row, in the same setting, whose tuned weights are used. If empty, the row is tuned itself."""
-    choose: Literal["", "ensemble", "pool"] = ""
+    raised: Mapping[str, float] = field(default_factory=dict)
+    """What is added to weights after tuning, by term, to see what larger ones do."""
+    choose: Literal["", "ensemble", "pool", "rerank"] = ""
     """What chooses among the outputs of several searches; see ``choosing``."""
     pairs: int | None = None
     """How many training pairs its models have; all if None."""
     unpaired: int | None = None
     """How many unpaired outputs its language model has; all if None."""
+    online: bool = False
+    """Whether it can put out the beginning of an output before its input has ended; tables mark it with ``*``."""
     unrestricted: str = ""
     """The name of the same row with all pairs and all unpaired outputs, if this one has fewer."""
 
     def __post_init__(self) -> None:
         if bool(self.system) == bool(self.baseline):
             raise ValueError(f"{self.label}: name either a system or a baseline")
-        if self.choose and not self.weights_of:
-            raise ValueError(f"{self.label}: a row that chooses ({self.choose}) needs weights_of")
+        if (self.choose or self.raised) and not self.weights_of:
+            reason = f"chooses ({self.choose})" if self.choose else "raises weights"
+            raise ValueError(f"{self.label}: a row that {reason} needs weights_of")
         if self.system:
             needed = [*self.make_system().roles, *self.terms]
             if missing := [name for name in needed if name not in self.models]:
@@ -123,4 +128,6 @@ class SystemRow:
             "unpaired": self.unpaired,
             **({"choose": self.choose} if self.choose else {}),
             **({"weights of": self.weights_of} if self.weights_of else {}),
+            **({"raised": dict(self.raised)} if self.raised else {}),
+            **({"online": True} if self.online else {}),
         }

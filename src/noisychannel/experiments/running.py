@@ -12,6 +12,7 @@ import torch
 
 from noisychannel.devices import choose_device
 from noisychannel.experiments.blocks import FORMAT, Block
+from noisychannel.experiments.estimates import Estimate, estimate
 from noisychannel.experiments.experiment import Experiment
 from noisychannel.experiments.measuring import RowResult, all_rows, measure, rows_to_tune
 from noisychannel.experiments.rows import SystemRow
@@ -23,12 +24,25 @@ from noisychannel.runs import RunDirectory
 def run_blocks(experiment: Experiment, names: Sequence[str], directory: Path, stem: str) -> list[Block]:
     """Run these blocks one after another, and write each to ``directory`` as soon as it is finished."""
     choose_device(experiment.setup.device)  # refused now rather than after an hour
+    for name in names:
+        if (minutes := block_estimate(experiment, name)) is not None:
+            experiment.setup.say(f"block {name}: {minutes}")
     blocks = []
     for name in names:
         block = run_block(experiment, name)
         block.write(directory, stem)
         blocks.append(block)
     return blocks
+
+
+def block_estimate(experiment: Experiment, name: str) -> Estimate | None:
+    """How long a block will take if nothing is finished; None if the experiment has no rates."""
+    if experiment.rates is None:
+        return None
+    experiment = experiment.for_block(name)
+    rows = experiment.rows(name)
+    tuned = rows_to_tune(rows, all_rows(experiment, rows)).values()
+    return estimate(experiment, rows, list(needed_runs(experiment, rows)), list(tuned))
 
 
 def run_block(experiment: Experiment, name: str) -> Block:

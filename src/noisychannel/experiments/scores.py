@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from noisychannel.errors import NoisyChannelError
 from noisychannel.evaluation.metrics import FloatArray, Metric
-from noisychannel.evaluation.significance import confidence_interval, paired_bootstrap
+from noisychannel.evaluation.significance import confidence_interval, paired_bootstrap, sum_interval
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.items import Item, sample_name
 
@@ -124,6 +124,18 @@ class RowScorer:
         units, sizes_N = self._units(part)
         samples = self.design.resamples or SAMPLES
         return paired_bootstrap(self.metrics[metric], own_NS, other_NS, samples, groups=units, sizes_N=sizes_N)
+
+    def sum_of(
+        self, metric: str, plus: Sequence[Outputs], minus: Sequence[Outputs], part: str | None = None
+    ) -> tuple[float, tuple[float, float]]:
+        """The sum of some rows' scores less that of others, over a part or all items, and its 95 % interval."""
+        signs = [1.0] * len(plus) + [-1.0] * len(minus)
+        values_KNS = np.stack([self._mean_statistics(metric, outputs, part) for outputs in (*plus, *minus)])
+        units, sizes_N = self._units(part)
+        scores_K = self.metrics[metric].score(values_KNS.sum(axis=1), sizes_N.sum())
+        samples = self.design.resamples or SAMPLES
+        interval = sum_interval(self.metrics[metric], values_KNS, signs, samples, groups=units, sizes_N=sizes_N)
+        return float(np.dot(signs, scores_K)), interval
 
     def views(self) -> list[str | None]:
         """What is reported by itself: everything together (None), or each part."""

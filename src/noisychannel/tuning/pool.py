@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.errors import BadInputError
 from noisychannel.evaluation.metrics import FloatArray, Metric
 from noisychannel.systems import System
 
@@ -81,6 +82,8 @@ class CandidatePool:
             raise ValueError(
                 f"each sentence needs a function from ids to text: {len(references)} sentences, {len(texts)} functions"
             )
+        if not getattr(metric, "tunable", True):
+            raise BadInputError(f"metric: {metric.name} says how outputs are, not how good; tune on another metric")
         self.metric = metric
         self._references = references
         self._texts = texts

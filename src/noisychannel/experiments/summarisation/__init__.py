@@ -1,0 +1,1 @@
+"""First sentence → headline: the paper's first experiment, with half a million pairs and unpaired headlines."""

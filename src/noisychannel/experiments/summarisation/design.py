@@ -1,0 +1,63 @@
+"""The design of the summarisation experiment: rows, metrics, what they are compared with, and claims."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from noisychannel.experiments.design import Design, Plot, SearchPlot
+from noisychannel.experiments.summarisation.cited import ALL, APPENDIX_PART, FEW, TABLE_1, TABLE_2
+from noisychannel.experiments.summarisation.claims import CLAIMS
+from noisychannel.experiments.summarisation.data import TEXT
+from noisychannel.experiments.summarisation.rows import (
+    ATTENTION,
+    BEAM_ROWS,
+    BLOCKS,
+    DIRECT,
+    FEW_PAIRS,
+    FULL,
+    NOISY,
+    WITH_LM,
+)
+
+RESAMPLES = 1_000
+
+DESIGN = Design(
+    name="summarisation",
+    about="first sentences to headlines: the paper's first experiment, with half a million pairs",
+    blocks=BLOCKS,
+    quick_blocks=("table",),
+    metrics=("rouge1", "rouge2", "rougeL", "rouge1_stem", "rouge2_stem", "rougeL_stem", "length_ratio"),
+    text=replace(TEXT),
+    average="separate",
+    part_noun="set",
+    unit_noun="sentence",
+    resamples=RESAMPLES,
+    baselines={"direct (bi)": DIRECT.name, "attention": ATTENTION.name},
+    published=TABLE_1,
+    cited=TABLE_2,
+    examples=(DIRECT.label, FULL.label),
+    examples_of_each=10,
+    claims=CLAIMS,
+    shown_parts=(APPENDIX_PART,),
+    plots=(
+        Plot(
+            "unpaired",
+            "unpaired",
+            "unpaired headlines, all pairs",
+            {of.name: of.name for of in (FULL, NOISY, WITH_LM, DIRECT)},
+            ALL,
+            "symlog",
+        ),
+        Plot(
+            "unpaired-few",
+            "unpaired",
+            "unpaired headlines, 100k pairs",
+            {of.name: of.name for of in (FULL, NOISY, WITH_LM, DIRECT)},
+            FEW,
+            "symlog",
+            pairs=FEW_PAIRS,
+        ),
+        Plot("pairs", "pairs", "pairs", {of.name: of.name for of in (FULL, DIRECT)}, ALL),
+    ),
+    search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", (FULL.label, *(row.label for row in BEAM_ROWS))),),
+)

@@ -1,0 +1,134 @@
+"""How large the experiment is: the paper's sizes, and those of a quick try.
+
+What the paper states: one layer of 256 for direct model and channel, dropout 0.2, Adam with 1e-3, batches of 32; for
+the language model two layers of 1024, dropout 0.5, 1e-4; K1 20, K2 10. All else is ours, and said here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.experiments.estimates import Cost, Rates
+from noisychannel.experiments.settings import MeasuringSettings
+from noisychannel.experiments.summarisation.data import MOST_OUTPUT_WORDS
+from noisychannel.training.config import ModelConfig
+
+SEARCH = SearchSettings(k1=20, k2=10, max_length=MOST_OUTPUT_WORDS + 1, memory=12)
+"""No output is longer than training headlines can be. 12 GiB are enough for the longest sentence of DUC-2003, of 377
+words, and eight processes fit on a GPU of 139 GiB, also if two of them search widely."""
+
+H200 = Rates(
+    device="one NVIDIA H200",
+    updates={
+        "direct": Cost(2.0e-3, 6.0e-5),
+        "channel": Cost(2.0e-3, 6.0e-5),
+        "attention": Cost(3.5e-3, 6.0e-5),
+        "seq2seq": Cost(3.0e-3, 6.0e-5),
+        "lm": Cost(2.0e-3, 3.0e-5),
+    },
+    side_by_side=1.5,
+    sentences=100.0,
+    start=180.0,
+)
+"""From benchmarks/results/train-h200.md (5.0 ms an update of an SSNT, 7.7 of attention, at 50 and 25 words and a
+vocabulary of 20,000), scaled to 26 and 12 words and 30,000; from decode-h200.md (57 sentences a second, one process),
+and from benchmarks/NOTES.md (with MPS several processes are about twice as fast). That of the LM is from its
+arithmetic in TF32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummarisationScale(MeasuringSettings):
+    """Sizes of data and models. Of data, all that there is if None."""
+
+    lines: int | None = None
+    """The first so many training pairs and unpaired headlines."""
+    share: float = 1.0
+    """What a number of pairs or headlines in the name of a row is multiplied by."""
+    held_out: int | None = None
+    """Items of each test set."""
+    valid: int = 2_000
+    """Pairs for early stopping: with all 7,051 each evaluation would take as long as hundreds of updates."""
+    dev: int = 500
+    """Of these, the pairs that weights are tuned on: a decoding of them takes seconds."""
+    vocabulary: int = 30_000
+    """The most frequent words of each side; they cover 97 % of both. The paper does not say."""
+    subwords: int = 16_000
+    hidden_size: int = 256
+    dropout: float = 0.2
+    learning_rate: float = 1e-3
+    """It falls to zero at the last update: few updates then give a better model than a constant rate."""
+    batch_size: int = 32
+    large_batch: int = 256
+    updates: int = 40_000
+    """Of direct models, channels and baselines: 2.5 passes over all pairs, about 2.5 minutes each on an H200."""
+    passes: int = 8
+    """The most passes over the pairs: with 100,000 of them more updates would only overfit."""
+    clip_norm: float = 1.0
+    """The default of training."""
+    evaluate_every: int = 2_000
+    precision: Literal["fp32", "tf32"] = "tf32"
+    """Of matrix products in training: about as good as fp32, and several times faster for the large LM."""
+    lm: ModelConfig = field(
+        default_factory=lambda: ModelConfig(
+            hidden_size=1024, num_layers=2, dropout=0.5, learning_rate=1e-4, batch_size=128
+        )
+    )
+    """With the paper's size and learning rate; the paper gives no batch size for it."""
+    better_lm_rate: float = 1e-3
+    """At 1e-4 the language model has learnt little when its updates end."""
+    lm_updates: int = 30_000
+    """3.3 passes over all headlines, about 3 minutes on an H200."""
+    lm_passes: int = 12
+    """The most passes over its headlines."""
+    back_translated: int = 200_000
+    """Headlines that are given first sentences."""
+    seeds: tuple[int, ...] = (1, 2, 3)
+    search: SearchSettings = SEARCH
+    tuning: SearchSettings = SEARCH
+    iterations: int = 4
+    n_best: int = 1
+    keep_terms: bool = False
+    decoding_batch: int = 128
+    rates: Rates | None = H200
+
+    def limit(self, pairs: int, batch_size: int) -> int:
+        """The updates of a model of so many pairs: as many pairs are seen with any batch size."""
+        most = self.updates * self.batch_size // batch_size
+        return max(1, min(most, self.passes * pairs // batch_size))
+
+
+TWO_CORES: Mapping[str, Cost] = {
+    "direct": Cost(4.0e-3, 8.0e-4),
+    "channel": Cost(4.0e-3, 8.0e-4),
+    "attention": Cost(1.0e-2, 1.0e-3),
+    "seq2seq": Cost(1.0e-2, 1.0e-3),
+    "lm": Cost(4.0e-3, 4.0e-4),
+}
+QUICK = SummarisationScale(
+    lines=2_000,
+    share=0.01,
+    held_out=40,
+    valid=100,
+    dev=30,
+    vocabulary=1_000,
+    subwords=500,
+    hidden_size=48,
+    learning_rate=5e-3,
+    large_batch=64,
+    updates=150,
+    passes=4,
+    evaluate_every=75,
+    precision="fp32",
+    lm=ModelConfig(hidden_size=64, num_layers=2, dropout=0.2, learning_rate=1e-3, batch_size=64),
+    lm_updates=150,
+    back_translated=200,
+    seeds=(1, 2),
+    search=SearchSettings(k1=6, k2=3, max_length=16),
+    tuning=SearchSettings(k1=6, k2=3, max_length=16),
+    iterations=1,
+    rates=Rates(device="two CPU cores", updates=TWO_CORES, side_by_side=1.6, sentences=8.0, start=20.0),
+)
+"""A few minutes on two cores. Its figures show that everything works, and nothing else."""

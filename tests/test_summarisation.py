@@ -1,0 +1,332 @@
+"""Summarisation on made-up sentences: layouts of the data, rows and runs, claims, and a whole small experiment."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from noisychannel.decode.settings import SearchSettings
+from noisychannel.errors import BadInputError
+from noisychannel.experiments.blocks import read_blocks
+from noisychannel.experiments.design import Claim
+from noisychannel.experiments.plots import curves, search_points, write_plots
+from noisychannel.experiments.registry import find_experiments
+from noisychannel.experiments.report import markdown
+from noisychannel.experiments.results import merge
+from noisychannel.experiments.running import block_estimate, needed_runs, run_blocks
+from noisychannel.experiments.settings import Setup
+from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, APPENDIX_PART, FEW, FEW_PAIRED, TABLE_1
+from noisychannel.experiments.summarisation.data import SummarisationData, read_data
+from noisychannel.experiments.summarisation.design import DESIGN
+from noisychannel.experiments.summarisation.experiment import RunSpec, Summarisation, make_summarisation
+from noisychannel.experiments.summarisation.rows import (
+    BASELINES,
+    BLOCKS,
+    DIRECT,
+    FULL,
+    NOISY_UNI,
+    PAPER,
+    WITH_LM,
+    in_setting,
+)
+from noisychannel.experiments.summarisation.scale import QUICK, SummarisationScale
+from noisychannel.training.config import ModelConfig
+
+WORDS = [f"{a}{b}" for a in ("ba", "ko", "li", "mu", "ne") for b in ("ra", "so", "ti", "vu")]
+LONG = " ".join(["ba"] * 60)
+SEARCH = SearchSettings(k1=3, k2=2, max_length=6)
+TINY = SummarisationScale(
+    share=0.0005,
+    valid=12,
+    dev=8,
+    vocabulary=18,
+    hidden_size=8,
+    updates=4,
+    batch_size=8,
+    large_batch=16,
+    evaluate_every=4,
+    precision="fp32",
+    lm=ModelConfig(hidden_size=8, num_layers=2, learning_rate=1e-3, batch_size=16),
+    lm_updates=4,
+    back_translated=20,
+    seeds=(1, 2),
+    search=SEARCH,
+    tuning=SEARCH,
+    iterations=1,
+)
+
+
+def write(folder: Path, name: str, lines: list[str]) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def made_up(rng: random.Random, number: int) -> list[tuple[str, str]]:
+    """The headline is every other word of its sentence."""
+    sentences = [rng.choices(WORDS, k=rng.randint(4, 9)) for _ in range(number)]
+    return [(" ".join(words), " ".join(words[::2])) for words in sentences]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root, rng = tmp_path_factory.mktemp("data"), random.Random(1)
+    for name, number in (("newsapi.train", 80), ("newsapi.valid", 20), ("newsapi.test", 9), ("giga.test1951", 4)):
+        pairs = made_up(rng, number)
+        if name != "giga.test1951":
+            pairs[3] = (LONG, "ba 1")
+        write(root / "summarisation", f"{name}.src", [source for source, _ in pairs])
+        write(root / "summarisation", f"{name}.tgt", [headline for _, headline in pairs])
+    duc = made_up(rng, 3)
+    write(root / "summarisation", "duc2003.src", [source for source, _ in duc])
+    for n in range(4):
+        write(root / "summarisation", f"duc2003.ref{n}", [f"{headline} X{n}" for _, headline in duc])
+    write(root / "summarisation", "newsapi.extra_headlines.txt", sorted(headline for _, headline in made_up(rng, 60)))
+    return root
+
+
+@pytest.fixture(scope="module")
+def data(folder: Path) -> SummarisationData:
+    return read_data(folder)
+
+
+@pytest.fixture(scope="module")
+def experiment(data: SummarisationData, tmp_path_factory: pytest.TempPathFactory) -> Summarisation:
+    setup = Setup(Path(), tmp_path_factory.mktemp("work"), "cpu", jobs=1, say=lambda line: None)
+    return Summarisation(replace(DESIGN, resamples=20), data, setup, TINY)
+
+
+# --- data
+
+
+def test_long_pairs_are_dropped_from_training_and_never_from_tests(data: SummarisationData) -> None:
+    assert (len(data.train), len(data.valid), data.dropped) == (79, 19, {"train": 1, "valid": 1})
+    assert {name: len(items) for name, items in data.tests.items()} == {
+        "newsapi.test": 9,
+        "giga.test1951": 4,
+        "duc2003": 3,
+    }
+    item = data.tests["newsapi.test"][3]
+    assert (len(item.input.split()), item.references) == (60, ("ba #",))
+    assert len(data.tests["duc2003"][0].references) == 4
+    assert data.tests["duc2003"][0].references[2].endswith(" x#")
+
+
+def test_the_usual_files_of_gigaword_are_found(folder: Path, tmp_path: Path) -> None:
+    pairs = made_up(random.Random(2), 6)
+    for split in ("train", "valid"):
+        middle = ".filter" if split == "valid" else ""
+        write(tmp_path / "train", f"{split}.article{middle}.txt", [source for source, _ in pairs])
+        write(tmp_path / "train", f"{split}.title{middle}.txt", [headline for _, headline in pairs])
+    with pytest.raises(BadInputError, match="no test set"):
+        read_data(tmp_path)
+    write(tmp_path / "giga", "input.txt", [source for source, _ in pairs])
+    write(tmp_path / "giga", "task1_ref0.txt", [headline for _, headline in pairs])
+    data = read_data(tmp_path)
+    assert (len(data.train), list(data.tests), data.headlines) == (6, ["giga"], [])
+    with pytest.raises(BadInputError, match=r"neither summarisation/newsapi.train.src nor train.article.txt"):
+        read_data(folder / "summarisation")
+
+
+def test_references_that_are_not_parallel_are_named(folder: Path, tmp_path: Path) -> None:
+    for file in (folder / "summarisation").iterdir():
+        write(tmp_path / "summarisation", file.name, file.read_text(encoding="utf-8").splitlines())
+    write(tmp_path / "summarisation", "duc2003.ref1", ["one"])
+    with pytest.raises(BadInputError, match=r"duc2003.ref1: 1 lines.*parallel"):
+        read_data(tmp_path)
+
+
+# --- rows and runs
+
+
+def test_rows_are_labelled_as_in_the_paper_and_the_issue() -> None:
+    names = [row.name for row in PAPER]
+    assert names == [
+        "seq2seq",
+        "seq2seq with attention",
+        "direct (uni)",
+        "direct (bi)",
+        "channel + LM + bias (uni)",
+        "channel + LM + bias (bi)",
+        "direct + LM + bias",
+        "direct + channel + LM + bias (uni)",
+        "direct + channel + LM + bias (bi)",
+    ]
+    labels = {row.label for row in DESIGN.rows}
+    assert TABLE_1.keys() <= labels
+    assert [row.name for row in PAPER if row.online] == ["direct (uni)", "channel + LM + bias (uni)"]
+    assert list(BLOCKS)[:3] == ["table", "few", "paired"]
+
+
+def test_settings_share_the_language_model_of_all_headlines(experiment: Summarisation) -> None:
+    (few,), (paired,) = in_setting([FULL], FEW), in_setting([FULL], ALL_PAIRED)
+    assert experiment.run_name(few, "lm", 1) == experiment.run_name(FULL, "lm", 2) == "lm.paper.all"
+    assert experiment.run_name(paired, "lm", 1) == "lm.paper.all+0"
+    assert experiment.run_name(few, "direct", 2) == "direct.bi.50.2"
+    runs = needed_runs(experiment, experiment.rows("table"))
+    assert set(runs) == {
+        *("direct.uni.all.1", "direct.bi.all.1", "channel.plain.all.1", "lm.paper.all"),
+        *("seq2seq.bi.all.1", "attention.bi.all.1"),
+    }
+    for run in runs:
+        assert RunSpec.parse(run).name == run
+
+
+def test_models_have_the_settings_of_the_paper(folder: Path, tmp_path: Path, data: SummarisationData) -> None:
+    many = replace(data, train=data.train * 20_000)
+    experiment = Summarisation(DESIGN, many, Setup(folder, tmp_path, "cpu"), SummarisationScale())
+    experiment._file = lambda name, lines: name  # type: ignore[method-assign]
+    experiment.pairs = lambda n: range(n or 500_000)  # type: ignore[method-assign,assignment,return-value]
+    direct = experiment.config("direct.bi.all.1")
+    model = direct.direct
+    assert (model.hidden_size, model.num_layers, model.dropout, model.batch_size) == (256, 1, 0.2, 32)
+    assert (model.bidirectional, model.max_updates, direct.training.learning_rate) == (True, 40_000, 1e-3)
+    assert experiment.config("direct.bi.100000.1").direct.max_updates == 25_000
+    assert experiment.config("direct.large.all.1").direct.max_updates == 5_000
+    lm = experiment.config("lm.paper.all").lm
+    assert (lm.hidden_size, lm.num_layers, lm.dropout, lm.learning_rate) == (1024, 2, 0.5, 1e-4)
+    assert experiment.config("lm.better.all").lm.learning_rate == 1e-3
+    assert (experiment.scale.search.k1, experiment.scale.search.k2) == (20, 10)
+    assert direct.data.input.max_length == 50
+    assert direct.data.output.max_length == 25
+
+
+def test_smaller_samples_are_the_beginning_of_larger_ones(experiment: Summarisation) -> None:
+    assert experiment.pairs(60)[:50] == experiment.pairs(50)
+    assert len(experiment.pairs(None)) == 79
+
+
+def test_blocks_begin_with_an_estimate(experiment: Summarisation) -> None:
+    table, paired = (block_estimate(experiment, name) for name in ("table", "paired"))
+    assert table is not None
+    assert paired is not None
+    assert "min on one NVIDIA H200" in str(table)
+    assert table.training > 0
+    assert table.decoding > 0
+
+
+# --- the whole experiment
+
+
+@pytest.fixture(scope="module")
+def results(experiment: Summarisation) -> dict:
+    blocks = {
+        "table": (*BASELINES[:1], DIRECT, NOISY_UNI, WITH_LM, FULL),
+        "back-translation": BLOCKS["back-translation"][:1],
+        "search": tuple(row for row in BLOCKS["search"] if "reranks" in row.name or "raised by 0.5" in row.name),
+    }
+    experiment.rows = lambda block: list(blocks.get(block, BLOCKS[block]))  # type: ignore[method-assign]
+    run_blocks(experiment, list(blocks), experiment.setup.work, "summarisation")
+    return merge(experiment.design, read_blocks(experiment.setup.work, "summarisation"))
+
+
+def row_of(results: dict, name: str) -> dict:
+    (row,) = (row for row in results["rows"] if row["name"] == name)
+    return row
+
+
+def test_every_set_is_scored_by_itself(results: dict) -> None:
+    assert results["parts"] == {"newsapi.test": 9, "giga.test1951": 4, "duc2003": 3}
+    for row in results["rows"]:
+        parts = row["scores"]["rouge1"]["parts"]
+        assert parts.keys() >= ({"newsapi.test"} if row["block"] == "search" else set(results["parts"]))
+        assert 0 <= row["scores"]["rougeL_stem"]["score"] <= 100
+    assert row_of(results, FULL.name)["published"] == TABLE_1[FULL.label]
+
+
+def test_raised_weights_and_reranked_lists(results: dict, experiment: Summarisation) -> None:
+    (raised,) = (row for row in results["rows"] if "raised" in row["name"])
+    tuned = next(row for row in read_blocks(experiment.setup.work, "summarisation") if row.name == "search")
+    assert tuned.rows
+    assert raised["raised"] == {"lm": 0.5}
+    assert raised["weights"]["lm"] >= 0.5
+    (reranked,) = (row for row in results["rows"] if "reranks" in row["name"])
+    assert reranked["choose"] == "rerank"
+    assert reranked["search"]["k1"] == 50
+
+
+def test_the_report_marks_online_rows_and_shows_the_appendix(results: dict) -> None:
+    lines = list(markdown(results))
+    assert sum(line.startswith(f"| {ALL} | channel + LM + bias (uni)* |") for line in lines) == 3
+    assert sum(line.startswith(f"| {APPENDIX_PART} | ") for line in lines) == 4
+    assert not any(line.startswith(f"**{APPENDIX_PART}**") for line in lines)
+    assert any(
+        line.startswith("Not measured, of the block few (`noisychannel reproduce summarisation") for line in lines
+    )
+    assert sum("Gigaword: RAS-Elman" in line for line in lines) == 3
+
+
+def test_back_translated_headlines_are_further_pairs(results: dict, experiment: Summarisation) -> None:
+    config = experiment.config("direct.back.50.1")
+    (file,) = config.data.further
+    lines = Path(file).read_text(encoding="utf-8").splitlines()
+    assert {line.split("\t")[1] for line in lines} <= set(experiment.data.headlines)
+    assert row_of(results, f"{DIRECT.name}, back-translation")["pairs"] == 100_000
+
+
+def test_a_quick_try_reads_the_beginning_of_the_data(folder: Path, tmp_path: Path) -> None:
+    setup = Setup(folder, tmp_path, "cpu", 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("noisychannel.experiments.summarisation.experiment.QUICK", replace(QUICK, lines=30))
+        made = make_summarisation(setup, True)
+    assert (len(made.data.train), len(made.data.headlines)) == (29, 30)
+    assert find_experiments("summarisation")[0].design is DESIGN
+
+
+# --- claims
+
+
+def test_claims_are_judged_on_the_first_set(results: dict) -> None:
+    claims = {claim["claim"]: claim for claim in results["claims"]}
+    measured = claims["goal: full - direct, with all pairs"]
+    scores = [row_of(results, of.name)["scores"]["rouge1"]["score"] for of in (FULL, DIRECT)]
+    assert measured["value"] == pytest.approx(scores[0] - scores[1])
+    assert measured["interval"][0] <= measured["value"] <= measured["interval"][1]
+    assert measured["holds"] == (measured["value"] >= 1.0 and measured["interval"][0] > 0)
+    assert claims["goal: full - direct, with 100k pairs"]["holds"] is None
+    lines = list(markdown(results))
+    assert any(line.startswith("| goal: full - direct, with 100k pairs | at least 2 |") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "value", "interval", "holds"),
+    [
+        ({"least": 1.0}, 1.2, (0.3, 2.0), True),
+        ({"least": 1.0}, 1.2, (-0.1, 2.0), False),
+        ({"least": 1.0}, 0.9, (0.3, 2.0), False),
+        ({"least": -0.5}, -0.4, (-1.0, 0.2), True),
+        ({"most": 0.5}, 0.3, (-0.1, 0.9), True),
+        ({"most": 0.0}, -0.3, (-0.6, -0.1), True),
+        ({"most": 0.0}, -0.3, (-0.6, 0.1), False),
+    ],
+)
+def test_a_gain_or_a_loss_must_be_outside_its_interval(
+    bounds: dict[str, float], value: float, interval: tuple[float, float], holds: bool
+) -> None:
+    assert Claim("", ("a",), ("b",), **bounds).holds(value, interval) == holds
+
+
+def test_a_claim_about_no_row_is_refused() -> None:
+    with pytest.raises(ValueError, match="'nothing', which is no row"):
+        replace(DESIGN, claims=(Claim("x", ("nothing",), (DIRECT.label,)),))
+
+
+def test_plots_of_headlines_pairs_and_searches(results: dict, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    full = row_of(results, FULL.name)
+    few = {**full, "setting": FEW, "pairs": 100_000}
+    paired = {**few, "setting": FEW_PAIRED, "unpaired": 0}
+    wide = {**full, "name": f"{FULL.name}, K1 200, K2 100", "base": "", "search": {"k1": 200}}
+    more = {**results, "rows": [*results["rows"], few, paired, wide]}
+    unpaired_few = next(plot for plot in DESIGN.plots if plot.name == "unpaired-few")
+    headlines = results["data"]["unpaired"][FEW]["headlines"]
+    assert list(curves(unpaired_few, more)[FULL.name]) == [0.0, headlines]
+    (beams,) = DESIGN.search_plots
+    points = search_points(beams, more)
+    assert [point.amount for point in points] == [3, 200]
+    seconds = full["seconds"]["1"]
+    assert points[0].milliseconds == pytest.approx(1000 * seconds / sum(results["data"]["test"].values()))
+    files = write_plots(DESIGN, more, tmp_path)
+    assert [file.name for file in files] == [f"summarisation-{name}.svg" for name in ("unpaired-few", "pairs", "beams")]
