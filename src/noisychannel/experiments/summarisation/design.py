@@ -20,6 +20,8 @@ from noisychannel.experiments.summarisation.rows import (
 )
 
 RESAMPLES = 1_000
+FUNCTION_WORDS = 100
+"""The most frequent words of the test inputs, which are no content."""
 
 DESIGN = Design(
     name="summarisation",
@@ -38,6 +40,7 @@ DESIGN = Design(
     examples=(DIRECT.label, FULL.label),
     examples_of_each=10,
     claims=CLAIMS,
+    function_words=FUNCTION_WORDS,
     shown_parts=(APPENDIX_PART,),
     plots=(
         Plot(

@@ -91,6 +91,7 @@ class SummarisationScale(MeasuringSettings):
     iterations: int = 4
     n_best: int = 1
     keep_terms: bool = False
+    keep_alignments: bool = True
     decoding_batch: int = 128
     rates: Rates | None = H200
 
