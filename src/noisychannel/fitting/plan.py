@@ -45,7 +45,8 @@ COPY_START = 3.0
 HIDDEN, EMBEDDING, DROPOUT = 128, 128, 0.3
 BATCH, LEARNING_RATE = 32, 4e-3
 UPDATES, MOST_UPDATES, EPOCHS = 2_000, 20_000, 10
-"""Updates with 100 pairs or fewer. Ten times as many pairs take twice as many, and large data so many epochs."""
+"""Updates with 100 pairs or fewer. 1,000 pairs take twice as many, four times as many pairs twice as many again, and
+large data so many epochs."""
 LM_HIDDEN = ((2_000, 256), (500, 128), (0, 64))
 """Units of the language model by the least number of outputs it is trained on."""
 LM_BATCH, LM_RATE, LM_EPOCHS, LM_LEAST, LM_MOST = 64, 4e-3, 20, 300, 4_000
@@ -330,7 +331,7 @@ def _made_up(facts: Facts, given: int) -> int:
 
 
 def updates_by_rule(pairs: int) -> int:
-    by_size = UPDATES * (1 + math.log10(max(pairs, 100) / 100))
+    by_size = UPDATES * (1 + math.log10(min(max(pairs, 100), 1_000) / 100)) * math.sqrt(max(pairs, 1_000) / 1_000)
     return 10 * round(min(MOST_UPDATES, max(by_size, EPOCHS * pairs / BATCH)) / 10)
 
 
