@@ -52,6 +52,6 @@ def read_one_more(
     scores_BQX = packing.spread(read.scores)
     from_candidate = scores_BQX.gather(2, inputs_BI[:, None].expand(-1, scores_BQX.shape[1], -1))
     from_input = written.words.scores.gather(2, inputs_BI[:, :, None]).mT
-    word_logp_BQI = from_candidate + from_input - log_normaliser(scores_BQX, written.words)
+    word_logp_BQI = from_candidate + from_input - log_normaliser(scores_BQX, written.words, plan.settings.products)
     emit_NI = emissions(channel, written.gate, read.gate, packing, built_is_output=False)
     return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, plan.over_channel)

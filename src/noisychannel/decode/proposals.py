@@ -89,9 +89,7 @@ def propose(
     k1 = min(k1, P * V)
     at_once = LOGITS_AT_ONCE if at_once is None else min(at_once, LOGITS_AT_ONCE)
     log_q_BIP = inputs_BIV.best[..., :1] + outputs_BPV.best[..., 0][:, None] - normaliser_BIP
-    largest = reach_BPI.masked_fill(reach_BPI.isinf(), 0.0).abs().amax()
-    slack = SLACK + ROUNDING * torch.finfo(reach_BPI.dtype).eps * largest
-    bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P) + slack
+    bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P) + slack_of(reach_BPI)
     bound_CP, order_CP = bound_CP.sort(dim=1, descending=True)
     ahead_CP = (reach_BPI.mT - normaliser_BIP).reshape(B * I, P).gather(1, order_CP)
     first_C1 = P * torch.arange(B, device=order_CP.device).repeat_interleave(I)[:, None]
@@ -129,6 +127,12 @@ def propose(
             block = _Block(rows, slot_RM + first_C1[rows], ahead_CP[rows, :M].gather(1, place), inputs, outputs)
             best.put(rows, block.in_order(best.score[rows, -1:], k1))
     return Proposals(*(x.reshape(B, I, k1) for x in (best.score, best.prefix % P, best.symbol)))
+
+
+def slack_of(reach_BPI: Tensor) -> Tensor:
+    """How much higher than a bound an extension may be, because of rounding."""
+    largest = reach_BPI.masked_fill(reach_BPI.isinf(), 0.0).abs().amax()
+    return SLACK + ROUNDING * torch.finfo(reach_BPI.dtype).eps * largest
 
 
 class _Best(NamedTuple):

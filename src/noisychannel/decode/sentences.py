@@ -57,6 +57,11 @@ class Sentences(NamedTuple):
     context: Tensor
     """Symbols before every output (features). The channel reads them first, and so may source models: [B,T]."""
 
+    @property
+    def symbols(self) -> int:
+        """V."""
+        return self.proposable.scores.shape[2]
+
     def at_last(self, x_BQI: Tensor) -> Tensor:
         """The value in each sentence's last column: [B,Q]."""
         last = (self.lengths - 1)[:, None, None].expand(-1, x_BQI.shape[1], 1)
