@@ -5,7 +5,7 @@ its columns over the input: the direct model's (whole, so that direct scores are
 cells in which it survived), and the channel's. One step takes the table from length j-1 to length j. The steps A1 to
 A6 of Algorithm 1 are
 
-    A1, A3   every prefix reaches every cell (columns.Transitions), and the direct model proposes K1 extensions for
+    A1, A3   every prefix reaches every cell (columns.reach_both), and the direct model proposes K1 extensions for
              each cell (proposals); the first column differs only in that there is one prefix, the empty one
     A4       distinct extensions become candidates, which point to their prefixes                        _score
     A2, A5   each candidate is scored once, by equation (3); K2 survive in each cell         selection.survivors
@@ -30,8 +30,8 @@ import torch
 from torch import Tensor
 
 from noisychannel.decode.answers import Answers
-from noisychannel.decode.columns import ChannelColumn, Transitions
-from noisychannel.decode.lattices import emissions, read_one_more
+from noisychannel.decode.columns import ChannelColumn, reach_both
+from noisychannel.decode.lattices import emissions, read_one_more, step_channel
 from noisychannel.decode.memory import Width
 from noisychannel.decode.next_words import NextWords, next_words, scores_late
 from noisychannel.decode.packing import Packing, slot_rows
@@ -73,7 +73,7 @@ def first_table(models: Models, plan: SearchPlan, sentences: Sentences) -> Prefi
     if models.channel is not None:
         column, channel_state = ChannelColumn.empty(start), models.channel.start_inputs(B)
         for symbol_B in sentences.context.unbind(1):
-            read, channel_state = models.channel.step_inputs(symbol_B, channel_state)
+            read, channel_state = step_channel(models.channel, packing, symbol_B, channel_state)
             column, _ = read_one_more(models.channel, plan, sentences, packing, column, read)
     start[:, :, 0] = 0.0
     bos_B = torch.full((B,), BOS, device=start.device)
@@ -105,10 +105,9 @@ def step(
     """From the prefixes of ``length`` - 1 to those of ``length``."""
     _require_memory(plan, sentences, table, length)
     emit_NI = emissions(models.direct, sentences.direct.gate, table.output_gate, table.packing, built_is_output=True)
-    transitions = Transitions.of(table.packing.spread(emit_NI))
-    outside_B1I = ~sentences.inside[:, None]
-    reach = transitions.reach(table.objective, plan.over_direct).masked_fill(outside_B1I, -torch.inf)
-    reach_direct = transitions.reach(table.direct, plan.over_direct).masked_fill(outside_B1I, -torch.inf)
+    reach, reach_direct = reach_both(
+        table.packing.spread(emit_NI), table.objective, table.direct, sentences.lengths, plan.over_direct
+    )
     # A1, A3: the K1 best extensions of each cell.
     words = next_words(models.direct, plan, sentences, table, reach)
     proposals = propose(
@@ -238,7 +237,7 @@ def _score(
     column = channel = channel_state = None
     if models.channel is not None and table.column is not None:
         parents = table.channel_state.select(rows)
-        read, channel_state = models.channel.step_inputs(distinct % V, parents, family)
+        read, channel_state = step_channel(models.channel, packing, distinct % V, parents, family)
         before = ChannelColumn(*(slot_rows(x, slot) for x in table.column))
         column, leave = read_one_more(models.channel, plan, sentences, packing, before, read)
         channel = sentences.at_last(leave)

@@ -27,6 +27,8 @@ LOGITS_AT_ONCE = 1 << 24
 """Elements of the [R,M,V] block, at most: bounds memory."""
 FIRST_LOOK = 8
 """Extensions scored for each proposal in the first block; each further block is twice as large."""
+FIRST_LOOK_ON_GPU = 256
+"""The same on a GPU, for which launching a block takes longer than scoring it."""
 LISTED = 256
 """L; a vocabulary of less than eight times as many symbols is scored whole."""
 SLACK = 1e-4
@@ -97,7 +99,8 @@ def propose(
     width = V if inputs.symbols is None else 2 * LISTED
 
     best = _Best.none(B * I, k1 + 1, reach_BPI)
-    done, look = 0, max(1, FIRST_LOOK * k1 // width)
+    first_look = FIRST_LOOK if reach_BPI.device.type == "cpu" else FIRST_LOOK_ON_GPU
+    done, look = 0, max(1, first_look * k1 // width)
     while done < P:
         # Cells whose next prefix may still be among the best.
         rows = (bound_CP[:, done] > best.score[:, k1 - 1]).nonzero().squeeze(1)

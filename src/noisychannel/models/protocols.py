@@ -117,7 +117,9 @@ class LateInputScores(Protocol[S]):
 
 @runtime_checkable
 class GatheredEmissions(Protocol):
-    """A transducer that computes the emission logits of many prefixes without gathering the gates of their inputs."""
+    """A transducer with a kernel for the emission logits of many prefixes, which does not gather their inputs' gates.
+
+    It is used if ``kernels.usable``."""
 
     def gathered_emit_logits(self, known_BIG: Tensor, sentence_N: Tensor, built_NG: Tensor) -> Tensor:
         """Between all positions of sequence ``sentence[n]`` and the n-th of the other side: [N,I]."""

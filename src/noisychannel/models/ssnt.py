@@ -263,6 +263,12 @@ class SSNT(nn.Module):
         pieces = [self.emit(some[..., :, None, :] + outputs[..., None, :, :]) for some in inputs.split(at_once, dim=-2)]
         return at_least_float32(torch.cat(pieces, dim=-2))
 
+    def gathered_emit_logits(self, known_BIG: Tensor, sentence_N: Tensor, built_NG: Tensor) -> Tensor:
+        """``emit_logits`` of N prefixes, each with the input (or output) ``sentence[n]``, in one kernel: [N,I]."""
+        from noisychannel.kernels import search
+
+        return search.emit_logits(known_BIG, sentence_N, built_NG, self.emit.weight[0], self.emit.bias)
+
     def _input_side(self, states: Tensor, symbols: Tensor) -> Side:
         return Side(self.input_scores(states, symbols), self.input_gate(states))
 
