@@ -40,7 +40,9 @@ def found_by(decoder: NoisyChannelDecoder, n_best: int = 4) -> list[list[Hypothe
     return decoder.decode(INPUTS, n_best)
 
 
-@pytest.mark.parametrize("weights", [FULL, Weights(length=9.0), Weights(0.0, 1.0, 0.3, 2.0)], ids=["full", "direct", "nc"])
+@pytest.mark.parametrize(
+    "weights", [FULL, Weights(length=9.0), Weights(0.0, 1.0, 0.3, 2.0)], ids=["full", "direct", "nc"]
+)
 @pytest.mark.parametrize(("scale", "search"), [(1.0, "viterbi"), (12.0, "viterbi"), (4.0, "marginal")])
 def test_late_scores_change_nothing(
     weights: Weights, scale: float, search: Alignments, monkeypatch: pytest.MonkeyPatch
@@ -81,9 +83,7 @@ def test_more_proposals_than_listed_symbols(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("products", ["tf32", "bf16"])
 def test_scores_are_exact_whatever_the_search_used(products: str) -> None:
     """The scores of what a search in lower precision found are those of the models, and so is the order."""
-    decoder = NoisyChannelDecoder(
-        **models(4.0), weights=FULL, k1=6, k2=3, max_length=7, products=products
-    )
+    decoder = NoisyChannelDecoder(**models(4.0), weights=FULL, k1=6, k2=3, max_length=7, products=products)
     found = found_by(decoder)
     again = decoder.score(INPUTS, [[hypothesis.tokens for hypothesis in best] for best in found])
     assert found == again

@@ -96,7 +96,10 @@ def test_empty_tables() -> None:
     assert fused.advance_channel(nothing, nothing, nothing[..., :1], nothing, nothing, True)[0].shape == nothing.shape
     none = torch.zeros(0, 4, device=DEVICE)
     where = torch.zeros(0, dtype=torch.long, device=DEVICE)
-    assert fused.emit_logits(torch.zeros(1, 3, 4, device=DEVICE), where, none, none.sum(0), none.sum(0)[:1]).shape == (0, 3)
+    assert fused.emit_logits(torch.zeros(1, 3, 4, device=DEVICE), where, none, none.sum(0), none.sum(0)[:1]).shape == (
+        0,
+        3,
+    )
 
 
 def test_scores_in_slots(monkeypatch: pytest.MonkeyPatch) -> None:

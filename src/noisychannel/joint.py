@@ -77,7 +77,7 @@ def log_normaliser(
         from noisychannel.kernels import joint as fused
 
         if fused.fits(*scores):
-            return fused.log_normaliser(*scores, products)
+            return fused.log_normaliser(scores[0], scores[1], products)
     a, c = (x if isinstance(x, Scaled) else Scaled.of(x) for x in (input_scores, output_scores))
     return _normalise(a, c, steady=True, products=products).log
 

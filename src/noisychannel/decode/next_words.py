@@ -80,9 +80,7 @@ class Chosen(NamedTuple):
         return Chosen(packing, slot_BM, place_BP, table.packing.row[sentence, slot])
 
 
-def scores_late(
-    direct: DirectModel[Any], plan: SearchPlan, sentences: Sentences
-) -> TypeGuard[LateOutputScores[Any]]:
+def scores_late(direct: DirectModel[Any], plan: SearchPlan, sentences: Sentences) -> TypeGuard[LateOutputScores[Any]]:
     """Whether the scores are computed when it is known which prefixes may be extended."""
     large = sentences.proposable.symbols is not None
     return large and plan.settings.lm_proposals == 0 and isinstance(direct, LateOutputScores)

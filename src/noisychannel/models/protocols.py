@@ -79,9 +79,7 @@ class LateOutputScores(Protocol[S]):
     """A direct model that can step without scoring the vocabulary: the search then scores only prefixes that it may
     extend. Both methods together are ``step_outputs``."""
 
-    def advance_outputs(
-        self, symbols_N: Tensor, state: S, parents_N: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, S]:
+    def advance_outputs(self, symbols_N: Tensor, state: S, parents_N: Tensor | None = None) -> tuple[Tensor, Tensor, S]:
         """As ``step_outputs``, but what ``output_scores`` needs [N,H] in place of the scores; the gate [N,G]; the
         state."""
         ...
