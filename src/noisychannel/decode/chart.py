@@ -117,6 +117,7 @@ def step(
         words.normaliser,
         plan.settings.k1,
         plan.logits_at_once,
+        words.slack,
     )
     proposals = proposals._replace(prefix=words.slots(proposals.prefix))
     by_direct, known = proposals.score.shape[2], None

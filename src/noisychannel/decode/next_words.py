@@ -40,6 +40,8 @@ class NextWords(NamedTuple):
     """log Z: [B,I,M]."""
     chosen: Chosen | None
     """Which prefixes; None for all of the table."""
+    slack: Tensor | None
+    """``slack_of`` the scores with which the table reaches its cells, if it was needed."""
 
     def reach(self, reach_BPI: Tensor) -> Tensor:
         """The rows of these prefixes, -inf in places that are not filled: [B,M,I]."""
@@ -92,15 +94,16 @@ def next_words(
     """The scores after every prefix that may be among the K1 best of a cell, given how well it reaches the cells."""
     if table.output_scores is not None:
         normaliser_BIP = log_normaliser(sentences.direct.words, table.output_scores, plan.settings.products)
-        return NextWords(RankedScores.of(table.output_scores), normaliser_BIP, None)
+        return NextWords(RankedScores.of(table.output_scores), normaliser_BIP, None, None)
     assert isinstance(direct, LateOutputScores)
     best_BI, slot_BI = reach_BPI.max(dim=1)
     first_BP = torch.zeros_like(reach_BPI[:, :, 0], dtype=torch.bool)
     first_BP.scatter_(1, slot_BI, best_BI > -torch.inf)
     least_BI = _least(direct, plan, sentences, table, first_BP, best_BI, slot_BI)
-    needed_BP = (reach_BPI + slack_of(reach_BPI) > least_BI[:, None]).any(2) & table.packing.filled
+    slack = slack_of(reach_BPI)
+    needed_BP = (reach_BPI + slack > least_BI[:, None]).any(2) & table.packing.filled
     scores_BMV, normaliser_BIM, chosen = _scored(direct, plan, sentences, table, needed_BP)
-    return NextWords(RankedScores.of(scores_BMV), normaliser_BIM, chosen)
+    return NextWords(RankedScores.of(scores_BMV), normaliser_BIM, chosen, slack)
 
 
 def _scored(

@@ -79,19 +79,22 @@ def propose(
     normaliser_BIP: Tensor,
     k1: int,
     at_once: int | None = None,
+    slack: Tensor | None = None,
 ) -> Proposals:
     """Rank reach(u, i) + log q(w | i, u) over prefixes u and symbols w, separately in each cell i.
 
     A symbol whose input score is -inf in a cell is not proposed there. Of equal extensions, that of the first slot and
     then of the first symbol comes first. A cell has at most P·V extensions, so no more places if ``k1`` is larger.
-    ``at_once``: elements of the [R,M,V] block, if it must be smaller than ``LOGITS_AT_ONCE``.
+    ``at_once``: elements of the [R,M,V] block, if it must be smaller than ``LOGITS_AT_ONCE``. ``slack``: at least
+    ``slack_of(reach)``, if it is known.
     """
     B, P, I = reach_BPI.shape
     V = inputs_BIV.scores.shape[2]
     k1 = min(k1, P * V)
     at_once = LOGITS_AT_ONCE if at_once is None else min(at_once, LOGITS_AT_ONCE)
     log_q_BIP = inputs_BIV.best[..., :1] + outputs_BPV.best[..., 0][:, None] - normaliser_BIP
-    bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P) + slack_of(reach_BPI)
+    bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P)
+    bound_CP += slack_of(reach_BPI) if slack is None else slack
     bound_CP, order_CP = bound_CP.sort(dim=1, descending=True)
     ahead_CP = (reach_BPI.mT - normaliser_BIP).reshape(B * I, P).gather(1, order_CP)
     first_C1 = P * torch.arange(B, device=order_CP.device).repeat_interleave(I)[:, None]
