@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,15 @@ def test_precision_and_profile(monkeypatch: pytest.MonkeyPatch) -> None:
         assert errors[system, "ieee"] == errors[system, "tf32"] < 1e-4 < errors[system, "bf16"] < 1.0
     parts = [line.split("|")[1].strip() for line in lines if line.startswith("| ")]
     assert all(parts.count(part) == 2 for part in profile.PARTS), "each of two precisions names all parts"
+
+
+def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes of a real search: fewer prefixes are scored than there are, and more are scored than extended."""
+    monkeypatch.setattr(decode, "WORDS", replace(decode.WORDS, V=2100, hidden=16, k1=6, k2=3, max_length=4))
+    bench = decode.DecodeBench(device="cpu", parts=["counts"], settings=["words"], batches=[3])
+    (said,) = (line for line in bench.report() if "prefixes" in line)
+    prefixes, scored, extended, candidates = (float(x) for x in re.findall(r"([\d.]+) (?:pre|of|ext|cand)", said))
+    assert 0 < extended <= scored < prefixes < candidates
 
 
 def test_a_profile_puts_everything_back() -> None:

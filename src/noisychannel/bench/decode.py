@@ -2,7 +2,7 @@
 
     noisychannel bench --suites decode [--device cpu|cuda]
     python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE]
-                                [--parts rates,reference,growth,precision,profile]
+                                [--parts rates,reference,growth,precision,counts,profile]
 
 Settings, random weights:
 
@@ -19,8 +19,8 @@ tuned weights of a trained run, on the first column of ``--words``.
 "direct" searches with the direct model alone, "full" with all three models. The literal reference is Algorithm 1 as the
 paper writes it, one sentence at a time; for words it is given ten input and two output symbols only, since all would
 take it days, and is compared with our search of as many. Variants run interleaved, round after round; medians are
-shown. ``bench.precision`` and ``bench.profile`` explain the last two parts. Searches of words may use 100 GiB of a GPU,
-so that the batch is not divided.
+shown. ``bench.precision``, ``bench.counts`` and ``bench.profile`` explain the last three parts. Searches of words may
+use 100 GiB of a GPU, so that the batch is not divided.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import Any, TypeAlias
 import torch
 
 from noisychannel import SSNT, LanguageModel, NoisyChannel, NoisyChannelDecoder, Weights
-from noisychannel.bench import precision, profile
+from noisychannel.bench import counts, precision, profile
 from noisychannel.bench.timing import median_seconds, where_and_when
 from noisychannel.decode.beam_decoder import BeamDecoder
 from noisychannel.decode.reference import ReferenceDecoder
@@ -193,6 +193,10 @@ class DecodeBench:
             yield precision.HEADER
             for setting in settings:
                 yield from self._precision(setting)
+        if "counts" in self.parts:
+            for setting in settings:
+                models, inputs = setting.models(self.device), setting.inputs(max(self.batches))
+                yield from counts.report(setting.name, setting.decoder(models, FULL), inputs, setting.hidden)
         if "profile" in self.parts:
             for setting in settings:
                 yield from self._profile(setting)
