@@ -75,7 +75,7 @@ class _Sizes:
         return words
 
     def step(self, models: Any, plan: Any, sentences: Any, table: Any, answers: Any, length: int) -> ChartStep:
-        taken = _step(models, plan, sentences, table, answers, length)
+        taken: ChartStep = _step(models, plan, sentences, table, answers, length)
         self.symbols = sentences.symbols
         if taken.candidates is not None:
             counted = {
@@ -89,7 +89,7 @@ class _Sizes:
         return taken
 
 
-_step, _next_words = chart.step, chart.next_words
+_step, _next_words = vars(chart)["step"], vars(chart)["next_words"]
 
 
 class _Watching:
@@ -97,7 +97,7 @@ class _Watching:
         self.sizes = sizes
 
     def __enter__(self) -> None:
-        search.step, chart.next_words = self.sizes.step, self.sizes.words
+        vars(search)["step"], vars(chart)["next_words"] = self.sizes.step, self.sizes.words
 
     def __exit__(self, *_: object) -> None:
-        search.step, chart.next_words = _step, _next_words
+        vars(search)["step"], vars(chart)["next_words"] = _step, _next_words
