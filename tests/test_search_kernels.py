@@ -11,10 +11,12 @@ import pytest
 import torch
 
 from interpreter import DEVICE, MARKS, interpreted, portable_is_portable  # noqa: F401 (used by every test)
-from noisychannel import SSNT
+from noisychannel import SSNT, LanguageModel, NoisyChannelDecoder, Weights, kernels
 from noisychannel.decode.columns import ChannelColumn, advance_channel, reach_both
 from noisychannel.decode.lattices import emissions, step_channel
 from noisychannel.decode.packing import Packing
+from noisychannel.decode.settings import Alignments, SearchSettings
+from noisychannel.ids import EOS
 from noisychannel.joint import log_normaliser
 from noisychannel.precision import SearchProducts
 from noisychannel.semirings import Log, Max, Semiring
@@ -115,6 +117,26 @@ def test_scores_in_slots(monkeypatch: pytest.MonkeyPatch) -> None:
         scores = channel.input_scores(packing.spread(states), packing.spread(symbols))
     torch.testing.assert_close(packing.gather(scores), packing.gather(portable.scores))
     torch.testing.assert_close(gate, portable.gate)
+
+
+@pytest.mark.parametrize("search", ["viterbi", "marginal"])
+@pytest.mark.parametrize("products", ["ieee", "bf16"])
+def test_a_whole_search_with_kernels(
+    search: Alignments, products: SearchProducts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds the same outputs with the same scores as the portable code; in bfloat16 that rounds the gates more."""
+    torch.manual_seed(5)
+    models = SSNT(12, 12, 6, bidirectional=True), SSNT(12, 12, 6), LanguageModel(12, 6, 1)
+    weights, inputs = Weights(1.0, 0.7, 0.5, 1.5), [[5, 6, 7, EOS], [8, EOS]]
+    settings = SearchSettings(k1=4, k2=2, max_length=4, search=search, products=products)
+    decoder = NoisyChannelDecoder(*(model.to(DEVICE) for model in models), weights, settings=settings)
+    portable = decoder.decode(inputs, n_best=2, align=False)
+    monkeypatch.setattr(kernels, "usable", lambda *_: True)
+    found = decoder.decode(inputs, n_best=2, align=False)
+    tolerance = 1e-4 if products == "ieee" else 0.05
+    for ours, theirs in zip(found, portable, strict=True):
+        assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=tolerance)
 
 
 def test_a_gpu_compiler_takes_them(tmp_path: Path) -> None:
