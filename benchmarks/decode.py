@@ -1,6 +1,7 @@
 """Sentences per second of the search: ``noisychannel.bench.decode`` with all its options.
 
-python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE] [--parts rates,reference,growth]
+python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE]
+                            [--parts rates,reference,growth,precision,counts,profile]
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ def main() -> None:
     parser.add_argument("--run", help="a trained and tuned run, for the characters setting")
     parser.add_argument("--words", help="inputs for it: the first column of a file")
     parser.add_argument("--parts", default="rates,reference,growth")
-    parser.add_argument("--settings", default="characters,words")
+    parser.add_argument("--settings", default="characters,words", help="also words-30k and headlines")
     parser.add_argument("--batches", default="1,64", help="sentences decoded together")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--products", default="tf32", help="the precision that is profiled beside ieee")
     options = parser.parse_args()
     if (options.run is None) != (options.words is None):
         parser.error("--run and --words go together: the models, and what they are to decode")
@@ -32,6 +34,7 @@ def main() -> None:
         rounds=options.rounds,
         run=options.run,
         words=options.words,
+        products=options.products,
     )
     for line in bench.report():
         print(line, flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +12,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from noisychannel.bench import decode, loss, train
+from noisychannel.bench import decode, loss, profile, train
 from noisychannel.bench.timing import median_seconds
 from noisychannel.cli.main import main
+from noisychannel.decode import chart
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "SHAPES", (loss.Shape(2, 4, 3, 4, 9),))
     monkeypatch.setattr(train, "SHAPES", (train.Shape(2, 4, 3, 4, 9),))
+    monkeypatch.setattr(train, "LM_SHAPES", (train.Shape(2, 0, 3, 4, 9),))
     small = {"k1": 3, "k2": 2, "shortest": 3, "longest": 4, "max_length": 3, "V": 9, "hidden": 4, "lm_hidden": 4}
     monkeypatch.setattr(decode, "CHARACTERS", replace(decode.CHARACTERS, **small))
     monkeypatch.setattr(decode, "WORDS", replace(decode.WORDS, **small))
@@ -44,6 +47,40 @@ def test_the_reference_is_compared_at_the_same_longest_output() -> None:
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in bench.report() if line.startswith("| ")]
     assert [row[:2] for row in rows[-2:]] == [["characters", "3"], ["words", "2"]], "words get two symbols only"
     assert all(float(cell) >= 0 for row in rows[-2:] for cell in row[2:])
+
+
+def test_precision_and_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vocabulary that is large enough for late scores; bfloat16 changes scores, and what is reported says so."""
+    large = replace(decode.WORDS, V=2100, hidden=16, k1=6, k2=3, max_length=4)
+    monkeypatch.setattr(decode, "WORDS", large)
+    bench = decode.DecodeBench(
+        device="cpu", parts=["precision", "profile"], settings=["words"], batches=[3], rounds=1, products="bf16"
+    )
+    lines = list(bench.report())
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| words |")]
+    assert [row[2:4] for row in rows] == [[s, p] for s in ("direct", "full") for p in ("ieee", "tf32", "bf16")]
+    errors = {(row[2], row[3]): float(row[6]) for row in rows}
+    assert all(row[5].endswith(" of 3") for row in rows), "all outputs end"
+    for system in ("direct", "full"):
+        assert errors[system, "ieee"] == errors[system, "tf32"] < 1e-4 < errors[system, "bf16"] < 1.0
+    parts = [line.split("|")[1].strip() for line in lines if line.startswith("| ")]
+    assert all(parts.count(part) == 2 for part in profile.PARTS), "each of two precisions names all parts"
+
+
+def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes of a real search: fewer prefixes are scored than there are, and more are scored than extended."""
+    monkeypatch.setattr(decode, "WORDS", replace(decode.WORDS, V=2100, hidden=16, k1=6, k2=3, max_length=4))
+    bench = decode.DecodeBench(device="cpu", parts=["counts"], settings=["words"], batches=[3])
+    (said,) = (line for line in bench.report() if "prefixes" in line)
+    prefixes, scored, extended, candidates = (float(x) for x in re.findall(r"([\d.]+) (?:pre|of|ext|cand)", said))
+    assert 0 < extended <= scored < prefixes < candidates
+
+
+def test_a_profile_puts_everything_back() -> None:
+    before = chart.propose
+    with profile.timed_parts():
+        assert chart.propose is not before
+    assert chart.propose is before
 
 
 def test_arithmetic_is_counted_from_the_models_themselves() -> None:

@@ -34,7 +34,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from noisychannel import kernels
-from noisychannel.precision import at_least_float32, exact_products
+from noisychannel.precision import SearchProducts, at_least_float32, exact_products, normaliser_products
 
 RECOMPUTED_AT_ONCE = 1 << 22
 """Floats in one block of recomputed entries: bounds the memory if all entries are recomputed."""
@@ -63,10 +63,13 @@ def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor)
 
 
 @torch.no_grad()
-def log_normaliser(input_scores: Tensor | Scaled, output_scores: Tensor | Scaled) -> Tensor:
+def log_normaliser(
+    input_scores: Tensor | Scaled, output_scores: Tensor | Scaled, products: SearchProducts = "ieee"
+) -> Tensor:
     """log Σ_w exp(a_i[w] + c_j[w]), for a search that needs every word: [B,I,V], [B,J,V] -> [B,I,J].
 
-    Pass a side that is used many times as ``Scaled.of(scores)``, computed once.
+    Pass a side that is used many times as ``Scaled.of(scores)``, computed once. ``products``: how exact the product of
+    the exponentials is; sums are float32 or better.
     """
     scores = [x.scores if isinstance(x, Scaled) else x for x in (input_scores, output_scores)]
     _check(*scores)
@@ -74,9 +77,9 @@ def log_normaliser(input_scores: Tensor | Scaled, output_scores: Tensor | Scaled
         from noisychannel.kernels import joint as fused
 
         if fused.fits(*scores):
-            return fused.log_normaliser(*scores)
+            return fused.log_normaliser(scores[0], scores[1], products)
     a, c = (x if isinstance(x, Scaled) else Scaled.of(x) for x in (input_scores, output_scores))
-    return _normalise(a, c, steady=True).log
+    return _normalise(a, c, steady=True, products=products).log
 
 
 class Scaled(NamedTuple):
@@ -140,10 +143,13 @@ def _of_targets(input_scores: Tensor, output_scores: Tensor, targets: Tensor, lo
     return target_input.to(log_Z.dtype) + target_output - log_Z
 
 
-def _normalise(a: Scaled, c: Scaled, steady: bool = False) -> _Normaliser:
+def _normalise(a: Scaled, c: Scaled, steady: bool = False, products: SearchProducts = "ieee") -> _Normaliser:
     """``steady``: with a rounding of each entry that does not depend on I and J."""
-    with exact_products(a.exp.device):
-        product_BIJ = _steady_product(a.exp, c.exp) if steady else a.exp @ c.exp.mT
+    a_exp, c_exp = a.exp, c.exp
+    if products == "bf16":
+        a_exp, c_exp = (x.bfloat16().to(x.dtype) for x in (a_exp, c_exp))
+    with normaliser_products(products, a_exp.device):
+        product_BIJ = _steady_product(a_exp, c_exp) if steady else a_exp @ c_exp.mT
     lost_BIJ = product_BIJ < _threshold(product_BIJ.dtype, a.exp.shape[2])
     log_BIJ = product_BIJ.masked_fill(lost_BIJ, 1.0).log_() + a.max + c.max.mT
     lost_N3 = lost_BIJ.nonzero()

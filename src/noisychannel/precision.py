@@ -11,6 +11,8 @@ from torch import Tensor
 
 Products = Literal["ieee", "tf32"]
 """How a GPU computes matrix products of float32: exactly, or with factors rounded to ten bits (TF32)."""
+SearchProducts = Literal["ieee", "tf32", "bf16"]
+"""The same in a search; bf16 runs the networks in bfloat16 and rounds the factors of the normaliser to it."""
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -39,6 +41,29 @@ def float32_products(precision: Products, device: torch.device) -> Iterator[None
 def exact_products(device: torch.device) -> Iterator[None]:
     """Compute products of probabilities in full float32, whatever the networks compute in."""
     with torch.autocast(device.type, enabled=False), float32_products("ieee", device):
+        yield
+
+
+@contextmanager
+def search_products(products: SearchProducts, device: torch.device) -> Iterator[None]:
+    """Compute the networks of a search with this precision. On a CPU tf32 is as exact as ieee."""
+    if products == "ieee":
+        yield
+        return
+    with (
+        torch.autocast(device.type, torch.bfloat16, enabled=products == "bf16"),
+        float32_products("tf32", device),
+    ):
+        yield
+
+
+@contextmanager
+def normaliser_products(products: SearchProducts, device: torch.device) -> Iterator[None]:
+    """Compute products of probabilities in float32, exactly or in TF32; their factors may have been rounded before."""
+    with (
+        torch.autocast(device.type, enabled=False),
+        float32_products("ieee" if products == "ieee" else "tf32", device),
+    ):
         yield
 
 

@@ -1,13 +1,17 @@
 """Sentences per second of the search, and how its cost grows.
 
     noisychannel bench --suites decode [--device cpu|cuda]
-    python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE] [--parts rates,reference,growth]
+    python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE]
+                                [--parts rates,reference,growth,precision,counts,profile]
 
-Two settings, random weights:
+Settings, random weights:
 
     characters   K1 60, K2 30, inputs of 10 to 14 symbols, outputs of at most 14, V 60; direct (bidirectional) and
                  channel 1×128, language model 2×512: the paper's morphology
     words        K1 20, K2 10, inputs of 50 symbols, outputs of at most 25, V 20,000; all models 1×256
+    words-30k    the same with V 30,000
+    headlines    K1 20, K2 10, inputs of 26 symbols, outputs of at most 12, V 30,000; direct (bidirectional) and channel
+                 1×256, language model 2×1024: the paper's summarisation at the length of headlines
 
 A length weight makes every search run to the longest output. ``--run`` adds the characters setting with the models and
 tuned weights of a trained run, on the first column of ``--words``.
@@ -15,11 +19,13 @@ tuned weights of a trained run, on the first column of ``--words``.
 "direct" searches with the direct model alone, "full" with all three models. The literal reference is Algorithm 1 as the
 paper writes it, one sentence at a time; for words it is given ten input and two output symbols only, since all would
 take it days, and is compared with our search of as many. Variants run interleaved, round after round; medians are
-shown.
+shown. ``bench.precision``, ``bench.counts`` and ``bench.profile`` explain the last three parts. Searches of words may
+use 100 GiB of a GPU, so that the batch is not divided.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,11 +35,13 @@ from typing import Any, TypeAlias
 import torch
 
 from noisychannel import SSNT, LanguageModel, NoisyChannel, NoisyChannelDecoder, Weights
+from noisychannel.bench import counts, precision, profile
 from noisychannel.bench.timing import median_seconds, where_and_when
 from noisychannel.decode.beam_decoder import BeamDecoder
 from noisychannel.decode.reference import ReferenceDecoder
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.ids import EOS
+from noisychannel.precision import SearchProducts
 
 # The length weight keeps every search going to the longest output: random models would rather say nothing.
 FULL = Weights(direct=1.0, channel=0.5, lm=0.5, length=20.0)
@@ -55,6 +63,8 @@ class Setting:
     lm_hidden: int
     lm_layers: int
     bidirectional: bool
+    memory: float | None = None
+    """GiB on a GPU."""
 
     def models(self, device: str) -> dict[str, Any]:
         torch.manual_seed(0)
@@ -72,11 +82,17 @@ class Setting:
         return [[*torch.randint(4, self.V, (n - 1,), generator=generator).tolist(), EOS] for n in lengths]
 
     def decoder(self, models: dict[str, Any], weights: Weights) -> NoisyChannelDecoder:
-        return NoisyChannelDecoder(**models, weights=weights, k1=self.k1, k2=self.k2, max_length=self.max_length)
+        on_gpu = next(models["direct"].parameters()).is_cuda
+        settings = SearchSettings(
+            k1=self.k1, k2=self.k2, max_length=self.max_length, memory=self.memory if on_gpu else None
+        )
+        return NoisyChannelDecoder(**models, weights=weights, settings=settings)
 
 
 CHARACTERS = Setting("characters", 60, 30, 10, 14, 14, 60, 128, 512, 2, bidirectional=True)
-WORDS = Setting("words", 20, 10, 50, 50, 25, 20_000, 256, 256, 1, bidirectional=False)
+WORDS = Setting("words", 20, 10, 50, 50, 25, 20_000, 256, 256, 1, bidirectional=False, memory=100.0)
+WORDS_30K = replace(WORDS, name="words-30k", V=30_000)
+HEADLINES = Setting("headlines", 20, 10, 26, 26, 12, 30_000, 256, 1024, 2, bidirectional=True, memory=100.0)
 LITERAL_WORDS = replace(WORDS, shortest=10, longest=10, max_length=2)
 
 
@@ -154,32 +170,63 @@ class DecodeBench:
     device: str
     parts: Sequence[str] = ("rates", "reference", "growth")
     settings: Sequence[str] = ("characters", "words")
+    """Also words-30k and headlines."""
     batches: Sequence[int] = (1, 64)
     rounds: int = 3
     run: str | None = None
     """A trained and tuned run, for the characters setting."""
     words: str | None = None
     """Inputs for it: the first column of a file."""
+    products: SearchProducts = "tf32"
+    """The precision that is profiled beside ieee."""
 
     def report(self) -> Iterator[str]:
         """The tables, as lines of Markdown."""
-        settings = [setting for setting in (CHARACTERS, WORDS) if setting.name in self.settings]
+        settings = [setting for setting in (CHARACTERS, WORDS, WORDS_30K, HEADLINES) if setting.name in self.settings]
         yield f"decode: {where_and_when(self.device)}"
         if "rates" in self.parts:
             yield "\nSentences per second.\n"
             yield "| setting | batch | direct | full | direct / full |\n| --- | ---: | ---: | ---: | ---: |"
             yield from self._rates(settings)
+        if "precision" in self.parts:
+            yield "\nPrecision of the search, against ieee; scores are in nats.\n"
+            yield precision.HEADER
+            for setting in settings:
+                yield from self._precision(setting)
+        if "counts" in self.parts:
+            for setting in settings:
+                models, inputs = setting.models(self.device), setting.inputs(max(self.batches))
+                yield from counts.report(setting.name, setting.decoder(models, FULL), inputs, setting.hidden)
+        if "profile" in self.parts:
+            for setting in settings:
+                yield from self._profile(setting)
         if "reference" in self.parts:
             yield "\nSeconds per sentence of the literal reference and of the full search, one at a time and 64.\n"
             yield "| setting | longest output | reference | one | times faster | in 64 | times faster |"
             yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
             for setting in settings:
-                yield against_reference(LITERAL_WORDS if setting is WORDS else setting, self.device)
+                if setting in (CHARACTERS, WORDS):
+                    yield against_reference(LITERAL_WORDS if setting is WORDS else setting, self.device)
         if "growth" in self.parts:
             yield "\nCost of a sentence when a size doubles, as a multiple of what it was.\n"
             yield "| setting | doubled | direct | full |\n| --- | --- | ---: | ---: |"
             for setting in settings:
                 yield from growth(setting, self.device, 16 if self.device == "cpu" else 64, self.rounds)
+
+    def _precision(self, setting: Setting) -> Iterator[str]:
+        models, inputs = setting.models(self.device), setting.inputs(max(self.batches))
+        with torch.no_grad():
+            models["direct"].output_word.bias[EOS] += math.log(setting.V)
+        for system, weights in (("direct", DIRECT), ("full", FULL)):
+            decoder = setting.decoder(models, weights)
+            yield from precision.rows(setting.name, system, decoder, inputs, self.rounds)
+
+    def _profile(self, setting: Setting) -> Iterator[str]:
+        models, inputs = setting.models(self.device), setting.inputs(max(self.batches))
+        for products in dict.fromkeys(("ieee", self.products)):
+            decoder = setting.decoder(models, FULL)
+            decoder = decoder.reweighted(FULL, decoder.settings.changed(products=products))
+            yield from profile.report(f"{setting.name}, full, {products}", decoder, inputs, self.device)
 
     def _rates(self, settings: Sequence[Setting]) -> Iterator[str]:
         for setting in settings:

@@ -19,7 +19,7 @@ Measure this machine, with random weights, and print the tables in Markdown, wit
 
 loss      time and peak memory of the loss, against the materialised joint, torchaudio's rnnt_loss and plain softmax
 train     a training step of an SSNT against one of the attention baseline of the same size
-decode    sentences per second of the search, direct and full, and how its cost grows
+decode    sentences per second of the search, direct and full, in each precision, and how its cost grows
 
 example:
   noisychannel bench --suites loss,decode --output bench.md
@@ -72,4 +72,10 @@ def _report(suite: str, device: str) -> Iterator[str]:
         return loss.report(device)
     if suite == "train":
         return train.report(device)
-    return decode.DecodeBench(device=device, parts=("rates", "growth")).report()
+    if device == "cpu":  # where TF32 is as exact as anything, and a large vocabulary takes long
+        return decode.DecodeBench(device=device, parts=("rates", "growth")).report()
+    names = ("characters", "words", "words-30k", "headlines")
+    return chain(
+        decode.DecodeBench(device=device, parts=("rates", "precision"), settings=names, batches=(1, 64)).report(),
+        decode.DecodeBench(device=device, parts=("growth",)).report(),
+    )

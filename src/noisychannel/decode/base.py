@@ -165,11 +165,18 @@ class BaseDecoder(ABC):
         """What a search has found, with the terms that join after it, and with alignments if ``align``."""
 
         def finish(part: slice) -> list[list[Hypothesis]]:
-            ranked = self.with_final_terms(inputs[part], contexts[part], found[part], n_best)
+            exact = self.exact(inputs[part], contexts[part], found[part])
+            ranked = self.with_final_terms(inputs[part], contexts[part], exact, n_best)
             ranked = self.with_attested(inputs[part], contexts[part], ranked, n_best)
             return self.aligned(inputs[part], contexts[part], ranked) if align else ranked
 
         return together_or_alone(finish, len(inputs), refuse)
+
+    def exact(
+        self, inputs: Sequence[Ids], contexts: Sequence[Ids], found: Sequence[Sequence[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """What a search has found, with exact scores."""
+        return [list(best) for best in found]
 
     def with_final_terms(
         self, inputs: Sequence[Ids], contexts: Sequence[Ids], found: Sequence[Sequence[Hypothesis]], n_best: int

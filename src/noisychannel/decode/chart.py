@@ -5,7 +5,7 @@ its columns over the input: the direct model's (whole, so that direct scores are
 cells in which it survived), and the channel's. One step takes the table from length j-1 to length j. The steps A1 to
 A6 of Algorithm 1 are
 
-    A1, A3   every prefix reaches every cell (columns.Transitions), and the direct model proposes K1 extensions for
+    A1, A3   every prefix reaches every cell (columns.reach_both), and the direct model proposes K1 extensions for
              each cell (proposals); the first column differs only in that there is one prefix, the empty one
     A4       distinct extensions become candidates, which point to their prefixes                        _score
     A2, A5   each candidate is scored once, by equation (3); K2 survive in each cell         selection.survivors
@@ -30,9 +30,10 @@ import torch
 from torch import Tensor
 
 from noisychannel.decode.answers import Answers
-from noisychannel.decode.columns import ChannelColumn, Transitions
-from noisychannel.decode.lattices import emissions, read_one_more
+from noisychannel.decode.columns import ChannelColumn, reach_both
+from noisychannel.decode.lattices import emissions, read_one_more, step_channel
 from noisychannel.decode.memory import Width
+from noisychannel.decode.next_words import NextWords, next_words, scores_late
 from noisychannel.decode.packing import Packing, slot_rows
 from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.proposals import Proposals, RankedScores, propose
@@ -41,7 +42,6 @@ from noisychannel.decode.sentences import Sentences
 from noisychannel.decode.sources import NextSymbols, SourceStart, next_symbols, require_numbers
 from noisychannel.decode.table import Candidates, PrefixTable
 from noisychannel.ids import BOS
-from noisychannel.joint import log_normaliser
 
 
 class ChartStep(NamedTuple):
@@ -73,7 +73,7 @@ def first_table(models: Models, plan: SearchPlan, sentences: Sentences) -> Prefi
     if models.channel is not None:
         column, channel_state = ChannelColumn.empty(start), models.channel.start_inputs(B)
         for symbol_B in sentences.context.unbind(1):
-            read, channel_state = models.channel.step_inputs(symbol_B, channel_state)
+            read, channel_state = step_channel(models.channel, packing, symbol_B, channel_state)
             column, _ = read_one_more(models.channel, plan, sentences, packing, column, read)
     start[:, :, 0] = 0.0
     bos_B = torch.full((B,), BOS, device=start.device)
@@ -87,6 +87,7 @@ def first_table(models: Models, plan: SearchPlan, sentences: Sentences) -> Prefi
         column=column,
         packing=packing,
         output_scores=packing.spread(output.scores),
+        output_states=None,
         output_gate=output.gate,
         direct_state=direct_state,
         channel_state=channel_state,
@@ -102,27 +103,28 @@ def step(
     models: Models, plan: SearchPlan, sentences: Sentences, table: PrefixTable, answers: Answers, length: int
 ) -> ChartStep:
     """From the prefixes of ``length`` - 1 to those of ``length``."""
-    _require_memory(plan, table, length)
+    _require_memory(plan, sentences, table, length)
     emit_NI = emissions(models.direct, sentences.direct.gate, table.output_gate, table.packing, built_is_output=True)
-    transitions = Transitions.of(table.packing.spread(emit_NI))
-    normaliser_BIP = log_normaliser(sentences.direct.words, table.output_scores)
-    outside_B1I = ~sentences.inside[:, None]
-    reach = transitions.reach(table.objective, plan.over_direct).masked_fill(outside_B1I, -torch.inf)
-    reach_direct = transitions.reach(table.direct, plan.over_direct).masked_fill(outside_B1I, -torch.inf)
+    reach, reach_direct = reach_both(
+        table.packing.spread(emit_NI), table.objective, table.direct, sentences.lengths, plan.over_direct
+    )
     # A1, A3: the K1 best extensions of each cell.
+    words = next_words(models.direct, plan, sentences, table, reach)
     proposals = propose(
-        reach,
+        words.reach(reach),
         sentences.proposable,
-        RankedScores.of(table.output_scores),
-        normaliser_BIP,
+        words.scores,
+        words.normaliser,
         plan.settings.k1,
         plan.logits_at_once,
+        words.slack,
     )
+    proposals = proposals._replace(prefix=words.slots(proposals.prefix))
     by_direct, known = proposals.score.shape[2], None
     if plan.settings.lm_proposals:
         known = next_symbols(models.sources, table.source_states, table.source_parent, table.unread)
         proposals = _with_lm_proposals(plan, sentences, table, reach, known["lm"], proposals)
-    candidates = _score(models, plan, sentences, table, proposals, reach_direct, normaliser_BIP, known, length)
+    candidates = _score(models, plan, sentences, table, proposals, reach_direct, words, known, length)
     if candidates is None:
         nowhere = torch.zeros_like(sentences.lengths, dtype=torch.bool)
         return ChartStep(None, answers, proposals, by_direct, None, None, None, nowhere)
@@ -133,17 +135,19 @@ def step(
         sentences.max_length > length
     )
     objective_BQI = surviving_BQI.masked_fill(~open_B[:, None, None], -torch.inf)
-    after = _next_table(models, table, candidates, objective_BQI, order_BQ)
+    after = _next_table(models, plan, sentences, table, candidates, objective_BQI, order_BQ)
     return ChartStep(after, answers, proposals, by_direct, candidates, ended, surviving_BQI, open_B)
 
 
-def _require_memory(plan: SearchPlan, table: PrefixTable, length: int, proposals: int = 0, candidates: int = 0) -> None:
+def _require_memory(
+    plan: SearchPlan, sentences: Sentences, table: PrefixTable, length: int, proposals: int = 0, candidates: int = 0
+) -> None:
     """Refuse a step of one sentence that is too wide, before its tensors are allocated. Larger batches fit: they were
     divided so that they do, however wide they become."""
     B, P, I = table.objective.shape
     if plan.budget is None or B > 1:
         return
-    proposals = proposals or Width.of_step(plan.settings, table.output_scores.shape[2], I, P).proposals
+    proposals = proposals or Width.of_step(plan.settings, sentences.symbols, I, P).proposals
     plan.budget.require_step(I, P, proposals, candidates, length)
 
 
@@ -183,7 +187,7 @@ def _score(
     table: PrefixTable,
     proposals: Proposals,
     reach_direct: Tensor,
-    normaliser_BIP: Tensor,
+    words: NextWords,
     known: Mapping[str, NextSymbols] | None,
     length: int,
 ) -> Candidates | None:
@@ -192,7 +196,7 @@ def _score(
     ``known``: the source models after every prefix, if they have been run already.
     """
     B, P, _ = table.objective.shape
-    V = table.output_scores.shape[2]
+    V = sentences.symbols
     proposed = (proposals.score > -torch.inf).nonzero().unbind(1)
     sentence, I = torch.arange(B, device=proposals.score.device)[:, None, None], proposals.score.shape[1]
     keys = ((sentence * P + proposals.prefix) * V + proposals.symbol)[proposed]
@@ -202,7 +206,7 @@ def _score(
     owner = distinct // (P * V)
     count_B = owner.bincount(minlength=B)
     Q = int(count_B.max())
-    _require_memory(plan, table, length, proposals.score.shape[2], Q)
+    _require_memory(plan, sentences, table, length, proposals.score.shape[2], Q)
     rank = torch.arange(len(distinct), device=keys.device) - (count_B.cumsum(0) - count_B)[owner]
     slot, symbol = (torch.zeros(B, Q, dtype=torch.long, device=keys.device) for _ in range(2))
     slot[owner, rank], symbol[owner, rank] = distinct // V % P, distinct % V
@@ -214,8 +218,9 @@ def _score(
 
     # log q of the extension in every cell, not only in those for which it was proposed.
     word_BQI = sentences.direct.words.scores.gather(2, symbol[:, None].expand(-1, I, -1)).mT
-    word_BQ = table.output_scores[sentence[:, :, 0], slot, symbol]
-    norm_BQI = normaliser_BIP.gather(2, slot[:, None].expand(-1, I, -1)).mT
+    place_BQ = words.places(slot)
+    word_BQ = words.scores.scores[sentence[:, :, 0], place_BQ, symbol]
+    norm_BQI = words.normaliser.gather(2, place_BQ[:, None].expand(-1, I, -1)).mT
     direct = slot_rows(reach_direct, slot) + (word_BQI + word_BQ[:, :, None] - norm_BQI).double()
     direct = direct.masked_fill(~packing.filled[:, :, None], -torch.inf)
 
@@ -233,7 +238,7 @@ def _score(
     column = channel = channel_state = None
     if models.channel is not None and table.column is not None:
         parents = table.channel_state.select(rows)
-        read, channel_state = models.channel.step_inputs(distinct % V, parents, family)
+        read, channel_state = step_channel(models.channel, packing, distinct % V, parents, family)
         before = ChannelColumn(*(slot_rows(x, slot) for x in table.column))
         column, leave = read_one_more(models.channel, plan, sentences, packing, before, read)
         channel = sentences.at_last(leave)
@@ -254,7 +259,13 @@ def _score(
 
 
 def _next_table(
-    models: Models, table: PrefixTable, candidates: Candidates, objective_BQI: Tensor, order_BQ: Tensor
+    models: Models,
+    plan: SearchPlan,
+    sentences: Sentences,
+    table: PrefixTable,
+    candidates: Candidates,
+    objective_BQI: Tensor,
+    order_BQ: Tensor,
 ) -> PrefixTable | None:
     """The distinct survivors, with the direct model run one step further."""
     alive = (objective_BQI > -torch.inf).any(2)
@@ -269,7 +280,12 @@ def _next_table(
     own = packing.gather(candidates.packing.row.gather(1, picked))
     extended, last_symbol_N = candidates.family[own], packing.gather(symbol)
     parents = table.direct_state.select(candidates.rows)
-    output, direct_state = models.direct.step_outputs(last_symbol_N, parents, extended)
+    output_scores = output_states = None
+    if scores_late(models.direct, plan, sentences):
+        output_states, gate, direct_state = models.direct.advance_outputs(last_symbol_N, parents, extended)
+    else:
+        output, direct_state = models.direct.step_outputs(last_symbol_N, parents, extended)
+        output_scores, gate = packing.spread(output.scores), output.gate
     column = candidates.column
     return PrefixTable(
         objective=slot_rows(objective_BQI, picked),
@@ -277,8 +293,9 @@ def _next_table(
         terms={name: term.gather(1, picked) for name, term in candidates.terms.items()},
         column=None if column is None else ChannelColumn(*(slot_rows(x, picked) for x in column)),
         packing=packing,
-        output_scores=packing.spread(output.scores),
-        output_gate=output.gate,
+        output_scores=output_scores,
+        output_states=output_states,
+        output_gate=gate,
         direct_state=direct_state,
         channel_state=None if candidates.channel_state is None else candidates.channel_state.select(own),
         source_states=candidates.source_states,

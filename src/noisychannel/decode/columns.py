@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from noisychannel.semirings import Semiring
+from noisychannel import kernels
+from noisychannel.semirings import Max, Semiring
 
 
 def cumulative(x: Tensor, plus: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -51,6 +52,27 @@ class Transitions(NamedTuple):
         return self.shifted + self.emit + cumulative(score - self.shifted, semiring.plus)
 
 
+def reach_both(
+    emit_logit: Tensor, objective: Tensor, direct: Tensor, lengths: Tensor, semiring: Semiring
+) -> tuple[Tensor, Tensor]:
+    """``Transitions.reach`` of two scores, -inf past the end of each input: [B,P,I], with ``lengths`` [B]."""
+    if kernels.usable(emit_logit, objective):
+        from noisychannel.kernels import search as fused
+
+        return fused.reach(emit_logit, objective, direct, lengths, isinstance(semiring, Max))
+    transitions = Transitions.of(emit_logit)
+    outside_B1I = (torch.arange(objective.shape[2], device=lengths.device) >= lengths[:, None])[:, None]
+    first, second = (
+        transitions.reach(score, semiring).masked_fill(outside_B1I, -torch.inf) for score in (objective, direct)
+    )
+    return first, second
+
+
+def total(x: Tensor, semiring: Semiring) -> Tensor:
+    """x_1 ⊕ … ⊕ x_I."""
+    return x.amax(-1) if isinstance(semiring, Max) else x.logsumexp(-1)
+
+
 class ChannelColumn(NamedTuple):
     """The channel after a prefix of length j, over positions i of x."""
 
@@ -76,6 +98,11 @@ def advance_channel(
     With g(i) = e(j, i)·p(x_i | j, i):    leave(j, i) = (onward(i) + leave(j, i-1))·g(i),    leave(j, 0) = start.
     ``emit_logit`` and ``word_logp`` belong to the new symbol's position.
     """
+    if kernels.usable(column.onward, emit_logit):
+        from noisychannel.kernels import search as fused
+
+        onward, written, leave = fused.advance_channel(*column, emit_logit, word_logp, isinstance(semiring, Max))
+        return ChannelColumn(onward, written, torch.full_like(column.start, -torch.inf)), leave
     logit = emit_logit.double()
     log_g = F.logsigmoid(logit) + word_logp.double()
     total_g = cumulative(log_g, torch.add)

@@ -18,6 +18,7 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.sources import require_distribution
 from noisychannel.decode.terms import Ids, scores_prefixes
 from noisychannel.decode.watch import Watch
+from noisychannel.precision import search_products
 
 
 class NoisyChannelDecoder(BaseDecoder):
@@ -80,9 +81,24 @@ class NoisyChannelDecoder(BaseDecoder):
         for size in sorted({len(context) for context in contexts}):
             rows = [n for n, context in enumerate(contexts) if len(context) == size]
             some = [inputs[n] for n in rows], [contexts[n] for n in rows]
-            for n, best in zip(rows, search_in_parts(self.models, plan, *some, rows, watch, refuse), strict=True):
+            with search_products(self.settings.products, self.device):
+                searched = search_in_parts(self.models, plan, *some, rows, watch, refuse)
+            for n, best in zip(rows, searched, strict=True):
                 found[n] = best
         return self.finished(inputs, contexts, found, n_best, align, refuse)
+
+    def exact(
+        self, inputs: Sequence[Ids], contexts: Sequence[Ids], found: Sequence[Sequence[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """Complete outputs of a search in lower precision, scored again and ranked by these scores."""
+        if self.settings.products == "ieee":
+            return super().exact(inputs, contexts, found)
+        complete = [[hypothesis.tokens for hypothesis in best if hypothesis.complete] for best in found]
+        scored = self._score(inputs, complete, contexts, align=False)
+        return [
+            sorted(again, key=lambda hypothesis: -hypothesis.score) or list(best)
+            for again, best in zip(scored, found, strict=True)
+        ]
 
     def _budget(self, n_best: int) -> Budget:
         """The memory of a search for so many answers."""

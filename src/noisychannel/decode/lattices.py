@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from noisychannel import kernels
 from noisychannel.decode.columns import ChannelColumn, advance_channel
 from noisychannel.decode.packing import Packing
 from noisychannel.decode.plan import SearchPlan
 from noisychannel.decode.sentences import Sentences
 from noisychannel.joint import log_normaliser
-from noisychannel.models.protocols import ChannelModel, Side, Transducer
+from noisychannel.models.protocols import ChannelModel, GatheredEmissions, LateInputScores, Side, Transducer
 
 EMISSIONS_IN_CACHE = 1 << 20
 """Elements of the [N,I,G] block behind the emission gates on a CPU, so that it fits the caches."""
@@ -27,6 +28,8 @@ def emissions(
     model: Transducer, known_BIG: Tensor, built_NG: Tensor, packing: Packing, built_is_output: bool
 ) -> Tensor:
     """The emission logits between every position of x and each of the N prefixes: [N,I]."""
+    if isinstance(model, GatheredEmissions) and kernels.usable(known_BIG, built_NG):
+        return model.gathered_emit_logits(known_BIG, packing.sentence, built_NG)
     _, I, G = known_BIG.shape
     room = EMISSIONS_IN_CACHE if known_BIG.device.type == "cpu" else EMISSIONS_AT_ONCE
     pieces = []
@@ -38,6 +41,22 @@ def emissions(
     return torch.cat(pieces)
 
 
+def step_channel(
+    channel: ChannelModel[Any], packing: Packing, symbols_N: Tensor, state: Any, parents_N: Tensor | None = None
+) -> tuple[Side, Any]:
+    """Run the channel on one more symbol of each candidate: scores in their slots [B,Q,X], gates [N,G]; the state.
+
+    On a GPU the states are put into their slots and not the scores: it multiplies a few rows of zeros faster than it
+    copies the scores of a large vocabulary.
+    """
+    if symbols_N.device.type == "cuda" and isinstance(channel, LateInputScores):
+        states_NH, gate_NG, state = channel.advance_inputs(symbols_N, state, parents_N)
+        scores_BQX = channel.input_scores(packing.spread(states_NH), packing.spread(symbols_N))
+        return Side(scores_BQX, gate_NG), state
+    read, state = channel.step_inputs(symbols_N, state, parents_N)
+    return Side(packing.spread(read.scores), read.gate), state
+
+
 def read_one_more(
     channel: ChannelModel[Any],
     plan: SearchPlan,
@@ -46,12 +65,11 @@ def read_one_more(
     before: ChannelColumn,
     read: Side,
 ) -> tuple[ChannelColumn, Tensor]:
-    """The channel's columns after it has read one more symbol, and its leave at the new position: [B,Q,I]."""
+    """The channel's columns after it has read one more symbol (``step_channel``), and its leave there: [B,Q,I]."""
     assert sentences.channel is not None
     written, inputs_BI = sentences.channel, sentences.inputs
-    scores_BQX = packing.spread(read.scores)
-    from_candidate = scores_BQX.gather(2, inputs_BI[:, None].expand(-1, scores_BQX.shape[1], -1))
+    from_candidate = read.scores.gather(2, inputs_BI[:, None].expand(-1, read.scores.shape[1], -1))
     from_input = written.words.scores.gather(2, inputs_BI[:, :, None]).mT
-    word_logp_BQI = from_candidate + from_input - log_normaliser(scores_BQX, written.words)
+    word_logp_BQI = from_candidate + from_input - log_normaliser(read.scores, written.words, plan.settings.products)
     emit_NI = emissions(channel, written.gate, read.gate, packing, built_is_output=False)
     return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, plan.over_channel)

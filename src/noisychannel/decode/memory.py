@@ -100,8 +100,8 @@ class ModelSizes:
         # Reading: scores, their exponentials, the proposable ones, temporary copies; encoder states are like the gate.
         # One block of extensions has all cells and symbols, in float64.
         position = 6 * words + 12 * gate + 3 * V * DOUBLE
-        # Tables before and after the step, exponentials and ranks of the scores, gates of the LSTM.
-        prefix = 6 * words + 8 * gate + 6 * nbytes(state)
+        # Scores before and after the step, those not yet in their slots, exponentials, gates of the LSTM.
+        prefix = 4 * words + 8 * gate + 6 * nbytes(state)
         ended = torch.full((1, 1), EOS, device=device)
         for name, model in models.sources.items():
             log_prob, after = model.step(bos, started(model, ended, torch.ones_like(bos)))
@@ -110,12 +110,12 @@ class ModelSizes:
                     f"the term {name} has {log_prob.shape[1]} output symbols, but the direct model has {V}; "
                     "all models of a search must be trained with the same output vocabulary"
                 )
-            prefix += 4 * nbytes(log_prob) + 6 * nbytes(after)
+            prefix += 3 * nbytes(log_prob) + 6 * nbytes(after)
         candidate = 0
         if models.channel is not None:
             read, state = models.channel.step_inputs(bos, models.channel.start_inputs(1))
             position += 6 * nbytes(read.scores) + 12 * nbytes(read.gate)
-            candidate = 5 * nbytes(read.scores) + 4 * nbytes(read.gate) + 6 * nbytes(state)
+            candidate = 4 * nbytes(read.scores) + 4 * nbytes(read.gate) + 6 * nbytes(state)
         return ModelSizes(V, position, prefix, candidate, models.channel is not None)
 
 

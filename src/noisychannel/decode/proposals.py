@@ -27,6 +27,8 @@ LOGITS_AT_ONCE = 1 << 24
 """Elements of the [R,M,V] block, at most: bounds memory."""
 FIRST_LOOK = 8
 """Extensions scored for each proposal in the first block; each further block is twice as large."""
+FIRST_LOOK_ON_GPU = 256
+"""The same on a GPU, for which launching a block takes longer than scoring it."""
 LISTED = 256
 """L; a vocabulary of less than eight times as many symbols is scored whole."""
 SLACK = 1e-4
@@ -77,21 +79,22 @@ def propose(
     normaliser_BIP: Tensor,
     k1: int,
     at_once: int | None = None,
+    slack: Tensor | None = None,
 ) -> Proposals:
     """Rank reach(u, i) + log q(w | i, u) over prefixes u and symbols w, separately in each cell i.
 
     A symbol whose input score is -inf in a cell is not proposed there. Of equal extensions, that of the first slot and
     then of the first symbol comes first. A cell has at most P·V extensions, so no more places if ``k1`` is larger.
-    ``at_once``: elements of the [R,M,V] block, if it must be smaller than ``LOGITS_AT_ONCE``.
+    ``at_once``: elements of the [R,M,V] block, if it must be smaller than ``LOGITS_AT_ONCE``. ``slack``: at least
+    ``slack_of(reach)``, if it is known.
     """
     B, P, I = reach_BPI.shape
     V = inputs_BIV.scores.shape[2]
     k1 = min(k1, P * V)
     at_once = LOGITS_AT_ONCE if at_once is None else min(at_once, LOGITS_AT_ONCE)
     log_q_BIP = inputs_BIV.best[..., :1] + outputs_BPV.best[..., 0][:, None] - normaliser_BIP
-    largest = reach_BPI.masked_fill(reach_BPI.isinf(), 0.0).abs().amax()
-    slack = SLACK + ROUNDING * torch.finfo(reach_BPI.dtype).eps * largest
-    bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P) + slack
+    bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P)
+    bound_CP += slack_of(reach_BPI) if slack is None else slack
     bound_CP, order_CP = bound_CP.sort(dim=1, descending=True)
     ahead_CP = (reach_BPI.mT - normaliser_BIP).reshape(B * I, P).gather(1, order_CP)
     first_C1 = P * torch.arange(B, device=order_CP.device).repeat_interleave(I)[:, None]
@@ -99,7 +102,8 @@ def propose(
     width = V if inputs.symbols is None else 2 * LISTED
 
     best = _Best.none(B * I, k1 + 1, reach_BPI)
-    done, look = 0, max(1, FIRST_LOOK * k1 // width)
+    first_look = FIRST_LOOK if reach_BPI.device.type == "cpu" else FIRST_LOOK_ON_GPU
+    done, look = 0, max(1, first_look * k1 // width)
     while done < P:
         # Cells whose next prefix may still be among the best.
         rows = (bound_CP[:, done] > best.score[:, k1 - 1]).nonzero().squeeze(1)
@@ -129,6 +133,12 @@ def propose(
             block = _Block(rows, slot_RM + first_C1[rows], ahead_CP[rows, :M].gather(1, place), inputs, outputs)
             best.put(rows, block.in_order(best.score[rows, -1:], k1))
     return Proposals(*(x.reshape(B, I, k1) for x in (best.score, best.prefix % P, best.symbol)))
+
+
+def slack_of(reach_BPI: Tensor) -> Tensor:
+    """How much higher than a bound an extension may be, because of rounding."""
+    largest = reach_BPI.masked_fill(reach_BPI.isinf(), 0.0).abs().amax()
+    return SLACK + ROUNDING * torch.finfo(reach_BPI.dtype).eps * largest
 
 
 class _Best(NamedTuple):

@@ -39,22 +39,26 @@ def search(
     B, device = len(sentences.inputs), sentences.inputs.device
     answers, partial = (Answers.none(models.terms, B, size, device) for size in (n_best, 1))
     found, traces = answers, Traces()
-    rows = torch.arange(B, device=device)
+    rows, alive = torch.arange(B, device=device), B
     table: PrefixTable | None = first_table(models, plan, sentences)
     for length in range(1, int(sentences.max_length.max()) + 1):
         if table is None:
             break
         traces.append(rows, table)
-        partial.put(rows, best_partial(sentences, table, length - 1).where_any(partial.select(rows)))
+        before = table
         taken = step(models, plan, sentences, table, found, length)
         if watch is not None:
             report(watch, plan, sentences, rows, traces, table, taken, length)
         table, found = taken.table, taken.answers
         del taken  # its tensors are not needed any more, and the next step needs room
-        answers.put(rows, found)
-        if table is not None:
-            going = table.packing.filled.any(1).nonzero().squeeze(1)
-            if len(going) <= CROWDED * len(rows):
-                rows, sentences = rows[going], sentences.select(going)
-                table, found = table.select(going), found.select(going)
+        going = rows[:0] if table is None else table.packing.filled.any(1).nonzero().squeeze(1)
+        if len(going) < alive:
+            # The longest partial outputs of a sentence are those of its last table.
+            partial.put(rows, best_partial(sentences, before, length - 1).where_any(partial.select(rows)))
+            alive = len(going)
+        if table is not None and len(going) <= CROWDED * len(rows):
+            answers.put(rows, found)
+            rows, sentences = rows[going], sentences.select(going)
+            table, found = table.select(going), found.select(going)
+    answers.put(rows, found)
     return SearchResult(answers, partial, traces)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from noisychannel.decode.answers import Answers
-from noisychannel.decode.columns import cumulative
+from noisychannel.decode.columns import total
 from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.sentences import Sentences
 from noisychannel.decode.table import Candidates, PrefixTable
@@ -91,10 +91,10 @@ def still_open(
     weights = plan.weights
     if not plan.bounded(models):
         return torch.ones_like(sentences.lengths, dtype=torch.bool)
-    direct = cumulative(candidates.direct, plan.over_direct.plus)[..., -1]
+    direct = total(candidates.direct, plan.over_direct)
     channel = None
     if candidates.column is not None:
-        channel = cumulative(candidates.column.onward, plan.over_channel.plus)[..., -1]
+        channel = total(candidates.column.onward, plan.over_channel)
     bound = weights.combine(direct, candidates.with_channel(channel), 0)
     longest = sentences.max_length[:, None] if weights.length > 0 else length + 1
     bound = bound + weights.length * longest

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.proposals import RankedScores
-from noisychannel.ids import EOS, PAD, inside
+from noisychannel.ids import EOS, PAD
 from noisychannel.joint import Scaled
 from noisychannel.models.protocols import Side
 
@@ -44,8 +44,6 @@ class Sentences(NamedTuple):
     """[B,I]."""
     lengths: Tensor
     """[B]."""
-    inside: Tensor
-    """False in the padding, [B,I]."""
     max_length: Tensor
     """Longest output, EOS included, [B]."""
     direct: ScaledSide
@@ -57,6 +55,11 @@ class Sentences(NamedTuple):
     context: Tensor
     """Symbols before every output (features). The channel reads them first, and so may source models: [B,T]."""
 
+    @property
+    def symbols(self) -> int:
+        """V."""
+        return self.proposable.scores.shape[2]
+
     def at_last(self, x_BQI: Tensor) -> Tensor:
         """The value in each sentence's last column: [B,Q]."""
         last = (self.lengths - 1)[:, None, None].expand(-1, x_BQI.shape[1], 1)
@@ -67,7 +70,6 @@ class Sentences(NamedTuple):
             self.input_index[rows],
             self.inputs[rows],
             self.lengths[rows],
-            self.inside[rows],
             self.max_length[rows],
             self.direct.select(rows),
             self.proposable.select(rows),
@@ -87,7 +89,6 @@ def read_sentences(
     device = next(models.direct.parameters()).device
     inputs_BI, lengths_on_host = padded(inputs, device)
     lengths = lengths_on_host.to(device)
-    inside_BI = inside(lengths, inputs_BI.shape[1], device)
     direct = ScaledSide.of(models.direct.read_inputs(inputs_BI, lengths_on_host))
     proposable = plan.proposable(direct.words.scores)
     # EOS may be proposed in the last column only.
@@ -97,7 +98,6 @@ def read_sentences(
         input_index=torch.tensor(list(input_index), device=device),
         inputs=inputs_BI,
         lengths=lengths,
-        inside=inside_BI,
         max_length=torch.tensor([plan.settings.longest_output(len(ids)) for ids in inputs]).to(device),
         direct=direct,
         proposable=RankedScores.of(proposable),

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, Literal, TypedDict, get_args
 
 from noisychannel.arguments import Bounds, Count, CountOrZero, check_bounds
+from noisychannel.precision import SearchProducts
 
 Alignments = Literal["viterbi", "marginal"]
 """Score by the best alignment, or by the sum over all alignments."""
@@ -24,6 +25,7 @@ class SearchKeywords(TypedDict, total=False):
     lm_proposals: int
     allow_unk: bool | None
     memory: float | None
+    products: SearchProducts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,9 @@ class SearchSettings:
         memory: How much memory a search may use, in GiB, beside the models. Larger batches are searched in parts; an
             input that does not fit alone is refused. The default is half of the free memory on a GPU, and 4 GiB
             elsewhere.
+        products: How exact the matrix products of a search on a GPU are: ieee, tf32 (factors rounded to ten bits) or
+            bf16 (networks in bfloat16). Outputs that it has found are then scored again exactly, and ranked by that. On
+            a CPU tf32 is the same as ieee.
     """
 
     k1: Count = 20
@@ -57,6 +62,7 @@ class SearchSettings:
     lm_proposals: CountOrZero = 0
     allow_unk: bool | None = None
     memory: Annotated[float, Bounds(above=0, most=2**20)] | None = None
+    products: SearchProducts = "ieee"
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -65,6 +71,8 @@ class SearchSettings:
         for name in ("search", "channel_alignment"):
             if (choice := getattr(self, name)) not in get_args(Alignments):
                 raise ValueError(f"{name} must be 'viterbi' or 'marginal', but is {choice!r}")
+        if self.products not in get_args(SearchProducts):
+            raise ValueError(f"products must be ieee, tf32 or bf16, but is {self.products!r}")
         if self.allow_unk is not None and not isinstance(self.allow_unk, bool):
             raise ValueError(f"allow_unk must be true, false or None, but is {self.allow_unk!r}")
 

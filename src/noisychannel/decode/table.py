@@ -31,8 +31,10 @@ class PrefixTable(NamedTuple):
     column: ChannelColumn | None
     """[B,P,I]."""
     packing: Packing
-    output_scores: Tensor
-    """The direct model after the prefix: [B,P,V]."""
+    output_scores: Tensor | None
+    """The direct model's scores after the prefix: [B,P,V]; None if they are computed late, from ``output_states``."""
+    output_states: Tensor | None
+    """[N,H]."""
     output_gate: Tensor
     """[N,G]."""
     direct_state: Any
@@ -59,7 +61,8 @@ class PrefixTable(NamedTuple):
             terms={name: term[rows] for name, term in self.terms.items()},
             column=None if self.column is None else ChannelColumn(*(x[rows] for x in self.column)),
             packing=Packing.of(self.packing.filled[rows]),
-            output_scores=self.output_scores[rows],
+            output_scores=None if self.output_scores is None else self.output_scores[rows],
+            output_states=None if self.output_states is None else self.output_states[among],
             output_gate=self.output_gate[among],
             direct_state=self.direct_state.select(among),
             channel_state=None if self.channel_state is None else self.channel_state.select(among),

@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from noisychannel.kernels.joint_kernels import MOST_PIECES, descend, divide, exponentiate, finish
-from noisychannel.precision import exact_products
+from noisychannel.precision import SearchProducts, normaliser_products
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LONGEST_PIECE = 1 << 15
@@ -62,9 +62,9 @@ def word_log_probs(input_scores: Tensor, output_scores: Tensor, targets: Tensor)
     return result
 
 
-def log_normaliser(input_scores: Tensor, output_scores: Tensor) -> Tensor:
+def log_normaliser(input_scores: Tensor, output_scores: Tensor, products: SearchProducts = "ieee") -> Tensor:
     """``noisychannel.joint.log_normaliser`` for scores that fit: [B,I,V], [B,J,V] -> float32 [B,I,J]."""
-    return _normalise(input_scores, output_scores, None).value
+    return _normalise(input_scores, output_scores, None, products).value
 
 
 class _WordLogProbs(torch.autograd.Function):
@@ -109,17 +109,20 @@ class _Normalised(NamedTuple):
     """ĉ, [B,J]."""
 
 
-def _normalise(input_scores: Tensor, output_scores: Tensor, targets: Tensor | None) -> _Normalised:
+def _normalise(
+    input_scores: Tensor, output_scores: Tensor, targets: Tensor | None, products: SearchProducts = "ieee"
+) -> _Normalised:
     (B, I, V), J = input_scores.shape, output_scores.shape[1]
     input_scores, output_scores = input_scores.contiguous(), output_scores.contiguous()
     new = partial(torch.empty, dtype=torch.float32, device=input_scores.device)
     kept = (None,) * 4 if targets is None else (new(B, I, J), new(B, I, J), new(B, I), new(B, J))
     done = _Normalised(new(B, I, J), *kept)
-    with torch.cuda.device_of(input_scores), exact_products(input_scores.device):
-        input_exp, input_max_BSI = _pieces(input_scores)
-        output_exp, output_max_BSJ = _pieces(output_scores)
+    factors = torch.bfloat16 if products == "bf16" else torch.float32
+    with torch.cuda.device_of(input_scores), normaliser_products(products, input_scores.device):
+        input_exp, input_max_BSI = _pieces(input_scores, factors)
+        output_exp, output_max_BSJ = _pieces(output_scores, factors)
         # One product per piece: a product of few rows and very many columns would leave most of the GPU idle.
-        part_BSIJ = torch.bmm(input_exp.flatten(0, 1), output_exp.flatten(0, 1).mT)
+        part_BSIJ = _products(input_exp.flatten(0, 1), output_exp.flatten(0, 1).mT)
         parts = part_BSIJ, input_max_BSI, output_max_BSJ
         sizes = I, J, V, input_exp.shape[1], _threshold(V)
         block_J = min(32, _block(J))
@@ -129,13 +132,20 @@ def _normalise(input_scores: Tensor, output_scores: Tensor, targets: Tensor | No
     return done
 
 
-def _pieces(scores_BIV: Tensor) -> tuple[Tensor, Tensor]:
+def _products(a: Tensor, b: Tensor) -> Tensor:
+    """The batched product in float32, also of factors in bfloat16."""
+    if a.dtype == torch.float32:
+        return torch.bmm(a, b)
+    return torch.bmm(a, b, out_dtype=torch.float32) if a.is_cuda else torch.bmm(a.float(), b.float())
+
+
+def _pieces(scores_BIV: Tensor, factors: torch.dtype) -> tuple[Tensor, Tensor]:
     """exp(scores - maximum) and the maximum of each piece: [B,I,V] -> [B,S,I,W], [B,S,I]."""
     B, I, V = scores_BIV.shape
     W = max(16, min(1024, triton.next_power_of_2(V)), triton.next_power_of_2(triton.cdiv(V, MOST_PIECES.value)))
     S = triton.cdiv(V, W)
-    new = partial(torch.empty, dtype=torch.float32, device=scores_BIV.device)
-    exp_BSIW, max_BSI = new(B, S, I, W), new(B, S, I)
+    exp_BSIW = torch.empty(B, S, I, W, dtype=factors, device=scores_BIV.device)
+    max_BSI = torch.empty(B, S, I, dtype=torch.float32, device=scores_BIV.device)
     exponentiate[(B * I * S,)](scores_BIV, exp_BSIW, max_BSI, I, V, S, BLOCK_W=W, num_warps=min(16, -(-W // 256)))
     return exp_BSIW, max_BSI
 

@@ -74,6 +74,21 @@ class DirectModel(Transducer, Protocol[S]):
         ...
 
 
+@runtime_checkable
+class LateOutputScores(Protocol[S]):
+    """A direct model that can step without scoring the vocabulary: the search then scores only prefixes that it may
+    extend. Both methods together are ``step_outputs``."""
+
+    def advance_outputs(self, symbols_N: Tensor, state: S, parents_N: Tensor | None = None) -> tuple[Tensor, Tensor, S]:
+        """As ``step_outputs``, but what ``output_scores`` needs [N,H] in place of the scores; the gate [N,G]; the
+        state."""
+        ...
+
+    def output_scores(self, states: Tensor) -> Tensor:
+        """c_j: [..., H] -> [..., V]."""
+        ...
+
+
 class ChannelModel(Transducer, Protocol[S]):
     """p(x | y). The search builds its inputs step by step."""
 
@@ -81,6 +96,31 @@ class ChannelModel(Transducer, Protocol[S]):
 
     def step_inputs(self, symbols_N: Tensor, state: S, parents_N: Tensor | None = None) -> tuple[Side, S]:
         """Append a symbol to each input of ``state`` or, if ``parents`` are given, to each of these rows."""
+        ...
+
+
+@runtime_checkable
+class LateInputScores(Protocol[S]):
+    """The same of a channel: both methods together are ``step_inputs``."""
+
+    def advance_inputs(self, symbols_N: Tensor, state: S, parents_N: Tensor | None = None) -> tuple[Tensor, Tensor, S]:
+        """As ``step_inputs``, but what ``input_scores`` needs [N,H] in place of the scores; the gate [N,G]; the
+        state."""
+        ...
+
+    def input_scores(self, states: Tensor, symbols: Tensor) -> Tensor:
+        """a_i of the positions at which these symbols were read: [..., H], [...] -> [..., V]."""
+        ...
+
+
+@runtime_checkable
+class GatheredEmissions(Protocol):
+    """A transducer with a kernel for the emission logits of many prefixes, which does not gather their inputs' gates.
+
+    It is used if ``kernels.usable``."""
+
+    def gathered_emit_logits(self, known_BIG: Tensor, sentence_N: Tensor, built_NG: Tensor) -> Tensor:
+        """Between all positions of sequence ``sentence[n]`` and the n-th of the other side: [N,I]."""
         ...
 
 

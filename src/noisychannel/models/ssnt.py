@@ -212,8 +212,20 @@ class SSNT(nn.Module):
         self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
     ) -> tuple[Side, LSTMState]:
         """Append a symbol to each input (of the rows ``parents``, if given): Side of [N,...] at the new position."""
+        states_NH, gate_NG, state = self.advance_inputs(symbols_N, state, parents_N)
+        return Side(self.input_scores(states_NH, symbols_N), gate_NG), state
+
+    def advance_inputs(
+        self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, LSTMState]:
+        """``step_inputs`` without the scores: the states [N,H] for ``input_scores``, the gate, and the new state."""
         states_NH, state = self._stepping_encoder().step(symbols_N, state, parents_N)
-        return self._input_side(states_NH, symbols_N), state
+        return states_NH, self.input_gate(states_NH), state
+
+    def input_scores(self, states: Tensor, symbols: Tensor) -> Tensor:
+        """a_i = W_h h_i, and the score for copying: states [...,H], the symbols read there [...] -> [...,V]."""
+        scores: Tensor = self.input_word(states)
+        return scores if self.copying is None else self.copying(scores, states, symbols)
 
     def start_outputs(self, n: int) -> LSTMState:
         """The state of ``n`` empty outputs, before BOS."""
@@ -223,8 +235,20 @@ class SSNT(nn.Module):
         self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
     ) -> tuple[Side, LSTMState]:
         """Append a symbol (BOS first) to each output (of the rows ``parents``): Side of [N,...] for the next symbol."""
+        states_NH, gate_NG, state = self.advance_outputs(symbols_N, state, parents_N)
+        return Side(self.output_scores(states_NH), gate_NG), state
+
+    def advance_outputs(
+        self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, LSTMState]:
+        """``step_outputs`` without the scores: the states [N,H] for ``output_scores``, the gate, and the new state."""
         states_NH, state = self.decoder.step(symbols_N, state, parents_N)
-        return self._output_side(states_NH), state
+        return states_NH, self.output_gate(states_NH), state
+
+    def output_scores(self, states: Tensor) -> Tensor:
+        """c_j = W_s s_j + b: [...,H] -> [...,V]."""
+        scores: Tensor = self.output_word(states)
+        return scores
 
     def emit_logits(self, input_side: Side, output_side: Side) -> Tensor:
         """logit of e(i, j): Sides of [..., I, G] and [..., J, G] -> [..., I, J], in float32 or better."""
@@ -239,14 +263,17 @@ class SSNT(nn.Module):
         pieces = [self.emit(some[..., :, None, :] + outputs[..., None, :, :]) for some in inputs.split(at_once, dim=-2)]
         return at_least_float32(torch.cat(pieces, dim=-2))
 
+    def gathered_emit_logits(self, known_BIG: Tensor, sentence_N: Tensor, built_NG: Tensor) -> Tensor:
+        """``emit_logits`` of N prefixes, each with the input (or output) ``sentence[n]``, in one kernel: [N,I]."""
+        from noisychannel.kernels import search
+
+        return search.emit_logits(known_BIG, sentence_N, built_NG, self.emit.weight[0], self.emit.bias)
+
     def _input_side(self, states: Tensor, symbols: Tensor) -> Side:
-        scores = self.input_word(states)
-        if self.copying is not None:
-            scores = self.copying(scores, states, symbols)
-        return Side(scores, self.input_gate(states))
+        return Side(self.input_scores(states, symbols), self.input_gate(states))
 
     def _output_side(self, states: Tensor) -> Side:
-        return Side(self.output_word(states), self.output_gate(states))
+        return Side(self.output_scores(states), self.output_gate(states))
 
     def _stepping_encoder(self) -> ForwardLSTM:
         if isinstance(self.encoder, BidirectionalLSTM):

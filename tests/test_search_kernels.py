@@ -1,0 +1,168 @@
+"""The kernels of a search against the portable code: on the GPU, or else interpreted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from interpreter import DEVICE, MARKS, interpreted, portable_is_portable  # noqa: F401 (used by every test)
+from noisychannel import SSNT, LanguageModel, NoisyChannelDecoder, Weights, kernels
+from noisychannel.decode.columns import ChannelColumn, advance_channel, reach_both
+from noisychannel.decode.lattices import emissions, step_channel
+from noisychannel.decode.packing import Packing
+from noisychannel.decode.settings import Alignments, SearchSettings
+from noisychannel.ids import EOS
+from noisychannel.joint import log_normaliser
+from noisychannel.precision import SearchProducts
+from noisychannel.semirings import Log, Max, Semiring
+from oracles import joint_log_normaliser
+
+with interpreted():
+    from noisychannel.kernels import joint as fused_joint
+    from noisychannel.kernels import search as fused
+
+pytestmark = MARKS
+
+SEMIRINGS: list[Semiring] = [Log(), Max()]
+
+
+def random(*shape: int, scale: float = 3.0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return (scale * torch.randn(*shape, dtype=dtype)).to(DEVICE)
+
+
+@pytest.mark.parametrize(("I", "G"), [(1, 3), (5, 64), (18, 70)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_emission_logits(I: int, G: int, dtype: torch.dtype) -> None:
+    """As the model's own, with the gates of each prefix's sentence."""
+    torch.manual_seed(0)
+    model = SSNT(5, 5, G).to(DEVICE).eval()
+    known, built = random(3, I, G, dtype=dtype), random(7, G, dtype=dtype)
+    filled = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]], dtype=torch.bool, device=DEVICE)
+    packing = Packing.of(filled)
+    built = built[: len(packing.sentence)]
+    with torch.no_grad():
+        expected = emissions(model, known.float(), built.float(), packing, built_is_output=True)
+        found = fused.emit_logits(known, packing.sentence, built, model.emit.weight[0], model.emit.bias)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("semiring", SEMIRINGS, ids=["log", "max"])
+@pytest.mark.parametrize("I", [1, 9])
+def test_reach(semiring: Semiring, I: int) -> None:
+    torch.manual_seed(1)
+    logits, objective, direct = random(3, 15, I), random(3, 15, I).double(), random(3, 15, I).double()
+    objective[torch.rand_like(objective) < 0.6] = -torch.inf
+    objective[0, 0] = -torch.inf
+    logits[1, 2] = 60.0
+    lengths = torch.tensor([I, max(1, I - 4), 1], device=DEVICE)
+    expected = reach_both(logits, objective, direct, lengths, semiring)
+    found = fused.reach(logits, objective, direct, lengths, isinstance(semiring, Max))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("semiring", SEMIRINGS, ids=["log", "max"])
+def test_advancing_the_channel(semiring: Semiring) -> None:
+    """Three symbols after the empty prefix."""
+    torch.manual_seed(2)
+    shape = 2, 17, 6
+    expected = ChannelColumn.empty(torch.zeros(shape, dtype=torch.float64, device=DEVICE))
+    found = expected
+    for _ in range(3):
+        logits, words = random(*shape), -random(*shape).abs()
+        expected, leave = advance_channel(expected, logits, words, semiring)
+        onward, written, left = fused.advance_channel(*found, logits, words, isinstance(semiring, Max))
+        found = ChannelColumn(onward, written, torch.full_like(found.start, -torch.inf))
+        torch.testing.assert_close((*found, left), (*expected, leave), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("products", "tolerance"), [("ieee", 1e-5), ("tf32", 1e-3), ("bf16", 1e-2)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_normalisers_of_lower_precision(products: SearchProducts, tolerance: float, dtype: torch.dtype) -> None:
+    """Factors are rounded, sums are not; the portable code does the same."""
+    torch.manual_seed(4)
+    scores = random(2, 5, 40, dtype=dtype), random(2, 3, 40, dtype=dtype)
+    exact = joint_log_normaliser(*(x.cpu() for x in scores)).float()
+    for found in (fused_joint.log_normaliser(*scores, products), log_normaliser(*scores, products)):
+        torch.testing.assert_close(found.cpu(), exact, rtol=0, atol=tolerance)
+    if products == "bf16":
+        assert not torch.equal(log_normaliser(*scores, "bf16"), log_normaliser(*scores))
+
+
+def test_empty_tables() -> None:
+    nothing = torch.zeros(0, 2, 3, dtype=torch.float64, device=DEVICE)
+    assert fused.advance_channel(nothing, nothing, nothing[..., :1], nothing, nothing, True)[0].shape == nothing.shape
+    none = torch.zeros(0, 4, device=DEVICE)
+    where = torch.zeros(0, dtype=torch.long, device=DEVICE)
+    assert fused.emit_logits(torch.zeros(1, 3, 4, device=DEVICE), where, none, none.sum(0), none.sum(0)[:1]).shape == (
+        0,
+        3,
+    )
+
+
+def test_scores_in_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The channel's states in their slots, then projected, are its scores in their slots."""
+    torch.manual_seed(3)
+    channel = SSNT(7, 9, 6, copies=[-1, -1, -1, -1, 4, 5, 8]).eval()
+    packing = Packing.of(torch.tensor([[True, True, False], [True, False, False]]))
+    symbols, parents = torch.tensor([4, 5, 6]), torch.tensor([0, 0, 1])
+    with torch.no_grad():
+        _, state = channel.step_inputs(torch.tensor([4, 6]), channel.start_inputs(2))
+        portable, _ = step_channel(channel, packing, symbols, state, parents)
+        states, gate, _ = channel.advance_inputs(symbols, state, parents)
+        scores = channel.input_scores(packing.spread(states), packing.spread(symbols))
+    torch.testing.assert_close(packing.gather(scores), packing.gather(portable.scores))
+    torch.testing.assert_close(gate, portable.gate)
+
+
+@pytest.mark.parametrize("search", ["viterbi", "marginal"])
+@pytest.mark.parametrize("products", ["ieee", "bf16"])
+def test_a_whole_search_with_kernels(
+    search: Alignments, products: SearchProducts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds the same outputs with the same scores as the portable code; in bfloat16 that rounds the gates more."""
+    torch.manual_seed(5)
+    models = SSNT(12, 12, 6, bidirectional=True), SSNT(12, 12, 6), LanguageModel(12, 6, 1)
+    weights, inputs = Weights(1.0, 0.7, 0.5, 1.5), [[5, 6, 7, EOS], [8, EOS]]
+    settings = SearchSettings(k1=4, k2=2, max_length=4, search=search, products=products)
+    decoder = NoisyChannelDecoder(*(model.to(DEVICE) for model in models), weights, settings=settings)
+    portable = decoder.decode(inputs, n_best=2, align=False)
+    monkeypatch.setattr(kernels, "usable", lambda *_: True)
+    found = decoder.decode(inputs, n_best=2, align=False)
+    tolerance = 1e-4 if products == "ieee" else 0.05
+    for ours, theirs in zip(found, portable, strict=True):
+        assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=tolerance)
+
+
+def test_a_gpu_compiler_takes_them(tmp_path: Path) -> None:
+    script = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from noisychannel.kernels import joint_kernels, search
+assert not triton.knobs.runtime.interpret
+single = "logit_ptr", "word_ptr", "known_ptr", "built_ptr", "weight_ptr", "bias_ptr"
+kinds = dict.fromkeys((*single, "max_ptr"), "*fp32") | {"sentence_ptr": "*i64", "length_ptr": "*i64"}
+for kernel, constants, kind in (
+    (search._emit, search.GATES, "*fp32"),
+    (search._reach, {**search.ROWS, "BEST": False}, "*fp64"),
+    (search._advance, {**search.ROWS, "BEST": True}, "*fp64"),
+    (joint_kernels.exponentiate, {"BLOCK_W": 1024, "num_warps": 4}, "*bf16"),
+):
+    constants = dict(constants)
+    options = {"num_warps": constants.pop("num_warps")}
+    signature = {}
+    for name in kernel.arg_names:
+        pointer = kinds.get(name, kind if name.endswith("_ptr") else "i32")
+        signature[name] = "constexpr" if name in constants else pointer
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert compiled.asm["cubin"]
+"""
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, env=environment)
