@@ -85,7 +85,8 @@ def test_a_run_with_a_word_list_is_tuned_with_it_and_says_so_everywhere(run: Pat
     assert entry["terms"] == {"word_list": {"kind": "word_list", "run": "."}}
     smaller = record["systems"]["direct+channel+lm"]
     tried = [step["weights"] for step in entry["history"]]
-    assert {**smaller["weights"], "word_list": 0.0} in tried, "a larger system tries the weights of one that it contains"
+    # A larger system tries the weights of one that it contains.
+    assert {**smaller["weights"], "word_list": 0.0} in tried
 
     weights = Weights.parse("direct=1,channel=0.5,lm=0.3,length=0.2,word_list=2")
     records = decode(run, capsys, "--weights", "direct=1,channel=0.5,lm=0.3,length=0.2,word_list=2")
