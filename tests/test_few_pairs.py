@@ -19,11 +19,9 @@ from noisychannel.experiments.few_pairs.experiment import FewPairs
 from noisychannel.experiments.few_pairs.scale import FewPairsScale
 from noisychannel.experiments.few_pairs.specs import RunSpec, plan_of
 from noisychannel.experiments.few_pairs.transformer import TransformerSettings
-from noisychannel.experiments.registry import EXPERIMENTS
 from noisychannel.experiments.report import markdown
-from noisychannel.experiments.results import merge, row_label
+from noisychannel.experiments.results import merge
 from noisychannel.experiments.running import needed_runs, run_blocks
-from noisychannel.experiments.scores import RowScorer
 from noisychannel.experiments.settings import Setup
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.inputs import InputTask
@@ -252,26 +250,6 @@ def test_few_words_make_other_models(experiment: FewPairs, results: dict) -> Non
     row = row_of(results, f"{rows.FULL_LIST.name}, 0 unpaired")
     assert row["system"] == "direct+channel+lm"
     assert row["base"] == rows.FULL_LIST.name
-
-
-RESULTS = Path(__file__).parents[1] / "experiments" / "few_pairs" / "results"
-RECORDED = sorted(name for name in EXPERIMENTS if (RESULTS / f"{name}.json").exists())
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_figures_follow_from_the_recorded_outputs(name: str) -> None:
-    design = EXPERIMENTS[name].design
-    recorded = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    labels = {row_label(row): row for row in recorded["rows"]}
-    for block in read_blocks(RESULTS, name):
-        scorer = RowScorer(design, block.parts())
-        for n, row in enumerate(block.rows):
-            scores = scorer.scores(block.outputs(n))
-            if labels[row_label(row)]["block"] == block.name:
-                found = labels[row_label(row)]["scores"]["accuracy"]
-                assert found["score"] == pytest.approx(scores["accuracy"]["score"], abs=1e-9)
-                assert list(found["parts"]) == list(scores["accuracy"]["parts"])
-    assert (RESULTS / f"{name}.md").read_text(encoding="utf-8") == "\n".join(markdown(recorded)) + "\n"
 
 
 # --- fit as a row

@@ -17,9 +17,8 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.evaluation.baselines import SuffixRules
 from noisychannel.experiments import training
 from noisychannel.experiments.back_translation import back_translate
-from noisychannel.experiments.blocks import read_blocks
 from noisychannel.experiments.inflection.experiment import Inflection
-from noisychannel.experiments.inflection.rows import DIRECT, FROM_THE_PAPER, FULL_BETTER, RULES, STRICT, whole_design
+from noisychannel.experiments.inflection.rows import DIRECT, FROM_THE_PAPER, FULL_BETTER, RULES, whole_design
 from noisychannel.experiments.inflection.scale import Scale
 from noisychannel.experiments.inflection.wiktionary import Wiktionary
 from noisychannel.experiments.items import sample
@@ -27,9 +26,7 @@ from noisychannel.experiments.plots import curves
 from noisychannel.experiments.registry import EXPERIMENTS, ExperimentEntry
 from noisychannel.experiments.report import markdown
 from noisychannel.experiments.reproducing import measure_blocks, write_results
-from noisychannel.experiments.results import merge, row_label
 from noisychannel.experiments.running import run_block
-from noisychannel.experiments.scores import RowScorer
 from noisychannel.experiments.settings import Setup
 from noisychannel.experiments.tuning import TuningTask
 from noisychannel.training.config import ModelConfig
@@ -284,45 +281,6 @@ def test_back_translations_are_inputs_of_their_forms(experiment: Inflection, res
     assert {form for _, form in pairs} <= set(forms)
     assert all(set(lemma) <= set("abdeko") for lemma, _ in pairs)
     assert sum(FORMS[part.name](lemma) == form for lemma, form in pairs) > 5, "many of them are the very inputs"
-
-
-# --- the recorded results
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_figures_follow_from_the_recorded_outputs(name: str) -> None:
-    """Computed again from the block files, everything is as recorded, to the last digit."""
-    design = EXPERIMENTS[name].design
-    recorded = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    blocks = read_blocks(RESULTS, name)
-    scorer = RowScorer(design, blocks[0].parts())
-    # A row that was measured again is in two blocks; the table has the later one.
-    kept = {row_label(row): row["block"] for row in recorded["rows"]}
-    assert set(kept) == {row_label(row) for block in blocks for row in block.rows}
-    outputs = {
-        row_label(row): block.outputs(n)
-        for block in blocks
-        for n, row in enumerate(block.rows)
-        if kept[row_label(row)] == block.name
-    }
-    for row in recorded["rows"]:
-        scores, computed = accuracy(row), scorer.scores(outputs[row_label(row)])["accuracy"]
-        assert scores["score"] == pytest.approx(computed["score"], abs=1e-9), row_label(row)
-        assert scores["seeds"] == pytest.approx(computed["seeds"], abs=1e-9)
-    full = next(row for row in recorded["rows"] if row_label(row) == replace(FULL_BETTER, setting=STRICT).label)
-    own, rules = outputs[row_label(full)], outputs[RULES.label]
-    assert accuracy(full)["p"]["rules"] == scorer.p_value("accuracy", own, rules)
-    assert accuracy(full)["interval"] == scorer.interval("accuracy", own)
-    table = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
-    assert table == "\n".join(markdown(recorded)) + "\n"
-
-
-@pytest.mark.long  # half a minute for each experiment
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_results_are_what_the_blocks_merge_to(name: str) -> None:
-    recorded = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    merged = merge(EXPERIMENTS[name].design, read_blocks(RESULTS, name))
-    assert json.loads(json.dumps(merged)) == recorded
 
 
 # --- the command
