@@ -9,7 +9,7 @@ from noisychannel import SSNT, Hypothesis, LanguageModel, NoisyChannelDecoder, W
 from noisychannel.decode import chart, next_words
 from noisychannel.decode.proposals import LISTED
 from noisychannel.decode.settings import Alignments
-from noisychannel.ids import EOS
+from noisychannel.ids import BOS, EOS
 
 V = 8 * LISTED
 """The smallest vocabulary that is not scored whole."""
@@ -111,3 +111,27 @@ def test_bfloat16_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(ValueError, match="products must be ieee, tf32 or bf16, but is 'fp8'"):
         NoisyChannelDecoder(models(1.0)["direct"], products="fp8")  # type: ignore[arg-type]
+
+
+def test_a_short_sentence_of_a_batch_finds_what_it_finds_alone() -> None:
+    """Its padding reaches nothing. The best next symbol follows the second best first symbol."""
+    torch.manual_seed(0)
+    direct = SSNT(V, V, 8, bidirectional=True).eval()
+    first, second, distracting = 10, 11, [20, 21]
+    with torch.no_grad():
+        start, state = direct.decoder.step(torch.tensor([BOS]), direct.start_outputs(1))
+        after = [direct.decoder.step(torch.tensor([symbol]), state)[0][0] for symbol in (first, second)]
+        wanted = torch.zeros(3, V)
+        wanted[0, first], wanted[0, second], wanted[2, EOS] = 20.0, 18.5, 30.0
+        wanted[1, distracting] = -10.0
+        direct.output_word.weight.copy_((torch.linalg.pinv(torch.stack([start[0], *after])) @ wanted).T)
+        direct.output_word.bias.zero_()
+        seen = direct.encoder(torch.tensor([[EOS]]), torch.tensor([1]))[0, 0]
+        direct.input_word.weight.zero_()
+        direct.input_word.weight[distracting] = 10.0 * seen / seen.dot(seen)
+    decoder = NoisyChannelDecoder(direct, k1=2, k2=2, max_length=4)
+    (alone,) = decoder.decode([[EOS]], 2)
+    beside, _ = decoder.decode([[EOS], [5, 6, 7, 8, EOS]], 2)
+    assert alone[0].tokens == (second,)
+    assert [h.tokens for h in beside] == [h.tokens for h in alone]
+    assert [h.score for h in beside] == pytest.approx([h.score for h in alone], abs=1e-5)

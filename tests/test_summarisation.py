@@ -138,6 +138,27 @@ def test_references_that_are_not_parallel_are_named(folder: Path, tmp_path: Path
         read_data(tmp_path)
 
 
+def test_empty_references_are_left_out_and_lines_stay_together(folder: Path, tmp_path: Path) -> None:
+    for file in (folder / "summarisation").iterdir():
+        write(tmp_path / "summarisation", file.name, file.read_text(encoding="utf-8").splitlines())
+    number = len((tmp_path / "summarisation" / "duc2003.src").read_text(encoding="utf-8").splitlines())
+    sources = [f"source {n}" for n in range(number)]
+    write(tmp_path / "summarisation", "duc2003.src", sources)
+    for k in range(4):
+        lines = [f"reference {n}, of (file {k})." for n in range(number)]
+        lines[0] = "" if k == 1 else lines[0]
+        write(tmp_path / "summarisation", f"duc2003.ref{k}", lines)
+    items = read_data(tmp_path).tests["duc2003"]
+    assert [item.input for item in items] == [
+        text.replace("0", "#").replace("1", "#").replace("2", "#") for text in sources
+    ]
+    assert [len(item.references) for item in items] == [3, *[4] * (number - 1)]
+    assert items[0].references[0] == "reference # , of -lrb- file # -rrb- ."
+    write(tmp_path / "summarisation", "duc2003.src", ["", *sources[1:]])
+    with pytest.raises(BadInputError, match=r"duc2003.src:1: an empty sentence; remove the line from all files"):
+        read_data(tmp_path)
+
+
 # --- rows and runs
 
 
@@ -242,6 +263,7 @@ def test_raised_weights_and_reranked_lists(results: dict, experiment: Summarisat
     assert tuned.rows
     assert raised["raised"] == {"lm": 0.5}
     assert raised["weights"]["lm"] >= 0.5
+    assert raised["dev"]["score"] is None, "its weights were tuned before they were raised"
     (reranked,) = (row for row in results["rows"] if "reranks" in row["name"])
     assert reranked["choose"] == "rerank"
     assert reranked["search"]["k1"] == 50

@@ -18,7 +18,7 @@ from noisychannel.schemas import ClosedRecord, read_content, read_record
 from noisychannel.text import Characters, Splitter, Subwords, TextConfig, Words, normalise
 
 SIDES: tuple[Vocabulary, ...] = ("input", "output")
-PLACEHOLDERS = ("UNK", SPECIAL_SYMBOLS[UNK])
+PLACEHOLDERS = ("UNK", "_UNK_", SPECIAL_SYMBOLS[UNK])
 """How texts that others have prepared write a word that they do not know. No model should learn to write it."""
 
 

@@ -28,7 +28,8 @@ def emissions(
     model: Transducer, known_BIG: Tensor, built_NG: Tensor, packing: Packing, built_is_output: bool
 ) -> Tensor:
     """The emission logits between every position of x and each of the N prefixes: [N,I]."""
-    if isinstance(model, GatheredEmissions) and kernels.usable(known_BIG, built_NG):
+    in_float32 = built_NG.dtype != torch.float64
+    if in_float32 and isinstance(model, GatheredEmissions) and kernels.usable(known_BIG, built_NG):
         return model.gathered_emit_logits(known_BIG, packing.sentence, built_NG)
     _, I, G = known_BIG.shape
     room = EMISSIONS_IN_CACHE if known_BIG.device.type == "cpu" else EMISSIONS_AT_ONCE

@@ -97,8 +97,9 @@ def next_words(
         return NextWords(RankedScores.of(table.output_scores), normaliser_BIP, None, None)
     assert isinstance(direct, LateOutputScores)
     best_BI, slot_BI = reach_BPI.max(dim=1)
-    first_BP = torch.zeros_like(reach_BPI[:, :, 0], dtype=torch.bool)
-    first_BP.scatter_(1, slot_BI, best_BI > -torch.inf)
+    slots_P = torch.arange(reach_BPI.shape[1], device=slot_BI.device)
+    # A cell that nothing reaches has slot 0, too: it must not hide that slot from the cells that it is the best of.
+    first_BP = ((slot_BI[:, None] == slots_P[:, None]) & (best_BI > -torch.inf)[:, None]).any(2)
     least_BI = _least(direct, plan, sentences, table, first_BP, best_BI, slot_BI)
     slack = slack_of(reach_BPI)
     needed_BP = (reach_BPI + slack > least_BI[:, None]).any(2) & table.packing.filled

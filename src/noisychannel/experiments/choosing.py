@@ -101,11 +101,17 @@ class PoolTask:
             pool.add(n, [output.hypothesis for output in outputs])
         tuned = optimise(pool.under(self.system), self.system, [self.start or self.tried[0]], seed=1)
         began = time.perf_counter()
-        parts = [
-            [[NBestEntry.of(output) for output in ranked(outputs, tuned.weights)[:N_BEST]] for outputs in part]
-            for part in self._union(self.test)
-        ]
-        return Choice(PartLists(parts, time.perf_counter() - began), tuned.weights, tuned.score)
+        best = [[ranked(outputs, tuned.weights)[:N_BEST] for outputs in part] for part in self._union(self.test)]
+        seconds = time.perf_counter() - began
+        parts = [[[NBestEntry.of(output) for output in outputs] for outputs in part] for part in best]
+        if self.test.keep_alignments:
+            for models, items, chosen, entries in zip(self.test.models, self.test.items, best, parts, strict=True):
+                model = load(models, tuned.weights, self.test.settings, self.test.device)
+                inputs, features = [item.input for item in items], features_of(models, items)
+                aligned = aligned_words(model, inputs, features, [of[0].hypothesis.tokens for of in chosen])
+                for entry, positions in zip(entries, aligned, strict=True):
+                    entry[0] = entry[0]._replace(aligned=positions)
+        return Choice(PartLists(parts, seconds), tuned.weights, tuned.score)
 
     def _union(self, task: DecodingTask) -> list[list[list[Output]]]:
         """For each part and item, the complete outputs that any of the searches found."""

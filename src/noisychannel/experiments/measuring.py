@@ -53,9 +53,12 @@ class RowResult:
 
     @property
     def dev_score(self) -> float | None:
-        """What the weights reach on dev."""
+        """What the weights reach on dev; None if they are those of another row, but raised or in another search."""
         chosen = next(iter(self.choices.values())).dev_score
-        return self.tuned.dev_score if chosen is None and self.tuned is not None else chosen
+        if chosen is not None or self.tuned is None:
+            return chosen
+        borrowed = self.row.weights_of and (self.row.raised or self.row.search)
+        return None if borrowed else self.tuned.dev_score
 
 
 def measure(experiment: Experiment, rows: Sequence[SystemRow], held_out: HeldOutName = "test") -> list[RowResult]:

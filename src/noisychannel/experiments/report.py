@@ -87,7 +87,7 @@ def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
                 *(_with_spread(scores[first][name]) if scores[first][name] else "" for name in apart),
                 f"{scores[first]['interval'][0]:.1f} to {scores[first]['interval'][1]:.1f}",
                 *("" if p is None else f"{p:.4f}" for p in scores[first]["p"].values()),
-                f"{row['dev']['score']:.2f}" if "dev" in row else "",
+                _dev(row),
                 *(row["published"].get(metric, "") for metric in published),
                 _weights(row.get("weights", {})),
             ]
@@ -120,6 +120,11 @@ def _of_part(scores: Mapping[str, Any], part: str | None) -> Mapping[str, Any]:
 def _with_spread(scores: Mapping[str, Any]) -> str:
     spread = "" if scores["deviation"] is None else f" ± {scores['deviation']:.2f}"
     return f"{scores['score']:.2f}{spread}"
+
+
+def _dev(row: Mapping[str, Any]) -> str:
+    score = row.get("dev", {}).get("score")
+    return "" if score is None else f"{score:.2f}"
 
 
 def _weights(weights: Mapping[str, float]) -> str:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from noisychannel.data.files import read_lines
 from noisychannel.data.rows import HUB, Columns, Row, read_pairs, read_parallel
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, missing_extra
 from noisychannel.experiments.items import Item, at_most
 from noisychannel.experiments.tables import DATA_OPTION, existing_file
 from noisychannel.text import TextConfig, normalise
@@ -88,7 +88,7 @@ def _read_newsapi(folder: Path, most: int | None) -> SummarisationData:
     tests = {
         "newsapi.test": _items(read("newsapi.test")),
         "giga.test1951": _items(read("giga.test1951")),
-        "duc2003": _with_references(folder / "duc2003.src", [folder / f"duc2003.ref{n}" for n in range(4)]),
+        "duc2003": _with_references(folder / "duc2003.src", [folder / f"duc2003.ref{n}" for n in range(4)], raw=True),
     }
     return _data(read("newsapi.train", most), read("newsapi.valid"), tests, headlines)
 
@@ -103,7 +103,7 @@ def _read_gigaword(root: Path, folder: Path, most: int | None) -> SummarisationD
     for name, number in (("giga", 1), ("duc2003", 4), ("duc2004", 4)):
         if _is_there(root / name / "input.txt"):
             files = [root / name / f"task1_ref{n}.txt" for n in range(number)]
-            tests[name] = _with_references(root / name / "input.txt", files)
+            tests[name] = _with_references(root / name / "input.txt", files, raw=name.startswith("duc"))
     if not tests:
         raise BadInputError(
             f"{root}: no test set: give test.article.txt and test.title.txt, or giga/input.txt and giga/task1_ref0.txt"
@@ -166,16 +166,34 @@ def _items(pairs: Iterable[Pair]) -> tuple[Item, ...]:
     return tuple(Item(pair.source, (pair.headline,)) for pair in pairs)
 
 
-def _with_references(sources: Path, references: Sequence[Path]) -> tuple[Item, ...]:
-    """Items with a reference in each of several files."""
-    columns = [_lines(file) for file in (sources, *references)]
+def _with_references(sources: Path, references: Sequence[Path], raw: bool) -> tuple[Item, ...]:
+    """Items with a reference in each of several files; a line of these may be empty.
+
+    ``raw``: split words from punctuation, as in the inputs. The references of DUC are as people wrote them.
+    """
+    columns = [[line.text for line in read_lines(existing_file(file, FIX))] for file in (sources, *references)]
     for file, lines in zip(references, columns[1:], strict=True):
         if len(lines) != len(columns[0]):
             raise BadInputError(
-                f"{file}: {len(lines)} lines that are not empty, but {sources} has {len(columns[0])}; they must be "
-                "parallel"
+                f"{file}: {len(lines)} lines, but {sources} has {len(columns[0])}; they must be parallel"
             )
-    return tuple(Item(lines[0], lines[1:]) for lines in zip(*columns, strict=True))
+    items = []
+    for number, (source, *given) in enumerate(zip(*columns, strict=True), 1):
+        found = tuple(_one_line(_tokenised(text) if raw else text) for text in given if text.strip())
+        if not source.strip() or not found:
+            missing = "an empty sentence" if not source.strip() else "no file has a reference"
+            raise BadInputError(f"{sources}:{number}: {missing}; remove the line from all files of the test set")
+        items.append(Item(_one_line(source), found))
+    return tuple(items)
+
+
+def _tokenised(text: str) -> str:
+    """Words, punctuation and -LRB- for brackets, apart from each other: the Penn Treebank's way."""
+    try:
+        from nltk.tokenize import TreebankWordTokenizer
+    except ImportError:
+        raise missing_extra("rouge-score", "metrics", "the references of DUC") from None
+    return " ".join(TreebankWordTokenizer().tokenize(text, convert_parentheses=True))
 
 
 def _is_there(file: Path) -> bool:

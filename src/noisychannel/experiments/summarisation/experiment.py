@@ -23,7 +23,7 @@ from noisychannel.devices import choose_device
 from noisychannel.experiments.back_translation import back_translate
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.experiment import Experiment, TrainingPair
-from noisychannel.experiments.items import Item, Part, at_most
+from noisychannel.experiments.items import Item, Part, at_most, sample
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.settings import Setup
 from noisychannel.experiments.summarisation.cited import ALL, APPENDIX, APPENDIX_PART, FEW
@@ -88,11 +88,11 @@ class Summarisation(Experiment):
 
     def __init__(self, design: Design, data: SummarisationData, setup: Setup, scale: SummarisationScale) -> None:
         self.scale, self.data, self.rates = scale, data, scale.rates
-        self.valid = at_most(data.valid, scale.valid, seed=1)
+        self.valid = sample(data.valid, min(scale.valid, len(data.valid)), seed=1)
         dev = tuple(Item(pair.source, (pair.headline,)) for pair in self.valid[: scale.dev])
         first, *others = data.tests
-        parts = [Part(first, dev, data.tests[first][: scale.held_out])]
-        parts += [Part(name, (), data.tests[name][: scale.held_out]) for name in others]
+        tests = {name: tuple(at_most(items, scale.held_out, seed=1)) for name, items in data.tests.items()}
+        parts = [Part(first, dev, tests[first]), *(Part(name, (), tests[name]) for name in others)]
         super().__init__(design, [*parts, Part(APPENDIX_PART, (), APPENDIX)], setup, scale)
         self._written: set[Path] = set()
 
