@@ -1,0 +1,5 @@
+"""What all pages for people share: one HTML document without external assets, its style, and data inside it."""
+
+from noisychannel.pages.document import asset, document, embedded_json, escape
+
+__all__ = ["asset", "document", "embedded_json", "escape"]
