@@ -156,13 +156,13 @@ def test_refused_numbers_leave_good_weights_alone(trained: Path, capsys) -> None
         ("decode RUN INPUTS --json --explain", "--json and --explain exclude each other"),
         ("decode RUN INPUTS --resume", "--resume continues a file; name it with --output FILE"),
         ("decode RUN --rerank PAIRS --k1 3", "--k1 would be ignored: nothing is searched with --rerank"),
-        ("decode RUN --rerank PAIRS --max_length 3", "--max_length would be ignored"),
-        ("decode RUN --rerank PAIRS --allow_unk", "--allow_unk would be ignored"),
+        ("decode RUN --rerank PAIRS --max-length 3", "--max-length would be ignored"),
+        ("decode RUN --rerank PAIRS --allow-unk", "--allow-unk would be ignored"),
         ("decode RUN INPUTS --system attention --k1 3", "--k1 would be ignored: the beam search of attention"),
         ("decode RUN INPUTS --system attention --search marginal", "--search would be ignored"),
-        ("decode RUN INPUTS --system attention --lm_proposals 3", "--lm_proposals would be ignored"),
-        ("decode RUN INPUTS --channel_alignment viterbi", "--channel_alignment would be ignored: the channel has no"),
-        ("decode RUN INPUTS --n_best 2 --n-best=3", "--n_best: given twice, as '2' and as '3'"),
+        ("decode RUN INPUTS --system attention --lm-proposals 3", "--lm-proposals would be ignored"),
+        ("decode RUN INPUTS --channel-alignment viterbi", "--channel-alignment would be ignored: the channel has no"),
+        ("decode RUN INPUTS --n-best 2 --n-best=3", "--n-best: given twice, as '2' and as '3'"),
         ("decode RUN INPUTS --run other", "--run: given twice"),
         ("score RUN PAIRS --columns pairs --columns input,output", "--columns: given twice"),
         ("tune RUN --systems [direct+lm,direct+lm]", "--systems: something is named twice in direct+lm, direct+lm"),
@@ -171,7 +171,7 @@ def test_refused_numbers_leave_good_weights_alone(trained: Path, capsys) -> None
         ("tune RUN --tokenize 13a", "--tokenize is for the metric bleu, but the metric is accuracy"),
         ("tune RUN --systems attention+lm --k1 3", "--k1 would be ignored: the beam search of attention"),
         ("tune RUN --systems direct+lm --terms news=lm:RUN", "--terms: no system uses news; name one that does"),
-        ("tune RUN --systems direct+lm --channel_alignment viterbi", "--channel_alignment would be ignored"),
+        ("tune RUN --systems direct+lm --channel-alignment viterbi", "--channel-alignment would be ignored"),
         ("evaluate RUN PAIRS --tokenize 13a", "--tokenize is for the metric bleu, which --metrics does not name"),
         ("evaluate RUN INPUTS --references PAIRS --columns pairs", "--columns would be ignored: with --references"),
         ("evaluate RUN PAIRS --metrics [accuracy,accuracy]", "--metrics: something is named twice"),
@@ -240,7 +240,7 @@ def test_a_bad_candidate_is_reported_and_the_rest_ranked(trained: Path, tmp_path
     assert shown.out == expected
     told = [line.partition("bad.tsv:")[2] for line in shown.err.splitlines()[1:]]
     assert [line[:2] for line in told] == ["1:", "3:", "5:", "7:"]
-    assert "30 symbols, more than --max_symbols 20" in told[2]
+    assert "30 symbols, more than --max-symbols 20" in told[2]
     bad.write_text("nothing\n")
     assert main(["decode", str(trained), "--rerank", str(bad)]) == 1
 
@@ -377,15 +377,15 @@ def test_every_command_says_what_an_interrupt_leaves(capsys, monkeypatch: pytest
     [
         (
             "decode RUN --k1 1000000",
-            "lower --k1, or one of --batch_size, --k2, --n_best, --lm_proposals, --max_length, --max_growth, --memory",
+            "lower --k1, or one of --batch-size, --k2, --n-best, --lm-proposals, --max-length, --max-growth, --memory",
         ),
-        ("decode RUN", "lower one of --batch_size, --k1, --k2,"),
+        ("decode RUN", "lower one of --batch-size, --k1, --k2,"),
         (
             "train x.yaml --direct.hidden-size=99999 --jobs 4",
             "lower --direct.hidden-size or --jobs, or one of batch_size,",
         ),
-        ("evaluate RUN x.tsv --samples 9", "lower --samples, or one of --batch_size, --k1, --k2"),
-        ("score RUN", "lower one of --batch_size, --max_symbols"),
+        ("evaluate RUN x.tsv --samples 9", "lower --samples, or one of --batch-size, --k1, --k2"),
+        ("score RUN", "lower one of --batch-size, --max-symbols"),
         ("bench", "free some, or use a machine with more"),
     ],
 )
@@ -583,8 +583,8 @@ def test_the_shortest_output_of_a_tuning_is_said_once(trained: Path, capsys) -> 
     assert main(["tune", "--help"]) == 0
     about = " ".join(capsys.readouterr().out.split("--max-length")[1].split("--")[0].split())
     assert "(at least 2)" in about
-    line = complaint_of(capsys, ["tune", str(trained), "--max_length", "1"])
-    assert line == "noisychannel: --max_length: must be at least 2, but is 1"
+    line = complaint_of(capsys, ["tune", str(trained), "--max-length", "1"])
+    assert line == "noisychannel: --max-length: must be at least 2, but is 1"
 
 
 def test_the_advice_about_incomplete_outputs_fits_every_system() -> None:

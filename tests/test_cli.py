@@ -320,7 +320,7 @@ def test_score_continues_after_a_bad_line(trained: Path, tmp_path: Path, capsys)
         "2: 1 tab-separated",
         "3: not UTF-8",
         "4: the input is empty",
-        "5: more symbols than --max_symbols 20",
+        "5: more symbols than --max-symbols 20",
     ]
     for line, complaint in zip(shown.err.splitlines(), complaints, strict=True):
         assert line.startswith(f"noisychannel: {bad}:{complaint}")

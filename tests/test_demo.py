@@ -60,7 +60,7 @@ def test_the_demo_fits_evaluates_and_explains(toy_demo: Path, capsys: pytest.Cap
 
 def test_a_directory_without_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--run_dir", "/"]) == 2
-    assert "--run_dir: / has no name" in capsys.readouterr().err
+    assert "--run-dir: / has no name" in capsys.readouterr().err
 
 
 def content(place: Path) -> dict[str, bytes]:
@@ -80,17 +80,17 @@ def test_nothing_but_a_demo_is_written_over(toy_demo: Path, capsys: pytest.Captu
     data = toy_demo.with_name("run-data")
     data.mkdir()
     (data / "train.tsv").write_text("mine\tmine\n")
-    assert f"--run_dir: the data would go to {data}, but train.tsv there is not" in refused(capsys, toy_demo)
+    assert f"--run-dir: the data would go to {data}, but train.tsv there is not" in refused(capsys, toy_demo)
     assert "train.tsv there is not" in refused(capsys, toy_demo, "--overwrite")
     (data / "train.tsv").rename(data / "thesis.txt")
     assert "thesis.txt there is not" in refused(capsys, toy_demo)
     (data / "thesis.txt").unlink()
     toy_demo.write_text("mine")
-    assert f"--run_dir: {toy_demo} is a file" in refused(capsys, toy_demo)
+    assert f"--run-dir: {toy_demo} is a file" in refused(capsys, toy_demo)
     toy_demo.unlink()
     toy_demo.mkdir()
     (toy_demo / "thesis.txt").write_text("mine")
-    assert f"--run_dir: {toy_demo} is not empty, and not a run of fit" in refused(capsys, toy_demo)
+    assert f"--run-dir: {toy_demo} is not empty, and not a run of fit" in refused(capsys, toy_demo)
 
 
 def test_another_demo_in_its_place(toy_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:

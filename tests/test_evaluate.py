@@ -135,7 +135,7 @@ def test_the_table_says_what_was_drawn(tuned: Callable[..., Path], tmp_path: Pat
     assert f"Resampled by input: {inputs} units, {few}.\n" in capsys.readouterr().out
     assert main([*words, "--resample_by", "features"]) == 2
     complaint = capsys.readouterr().err.splitlines()[-1]
-    assert "--resample_by" in complaint
+    assert "--resample-by" in complaint
     assert "has no 'features'; there are input, line, output, document" in complaint
 
 

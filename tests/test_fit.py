@@ -14,7 +14,7 @@ from noisychannel.cli.main import main
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.fitting import fit as fitting
-from noisychannel.fitting import inputs, plan, reverse, timing
+from noisychannel.fitting import inputs, reverse, rules, timing
 from noisychannel.fitting.facts import count_facts
 from noisychannel.fitting.fit import FitResult, fit
 from noisychannel.fitting.options import FitOptions, UserData
@@ -55,7 +55,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
         "GIVEN_INPUTS": 40, "LEAST_WORDS": 10, "K1": 2, "K2": 1, "LM_HIDDEN": ((0, 16),), "LM_LEAST": 10,
         "LM_MOST": 20, "WORDS_ALONE": 50, "FOLDS": 2,
     }.items():  # fmt: skip
-        monkeypatch.setattr(plan, name, value)
+        monkeypatch.setattr(rules, name, value)
     monkeypatch.setattr(inputs, "LEAST_CONFIDENCE", -100.0)
     monkeypatch.setattr(fitting, "ITERATIONS", 1)
     monkeypatch.setattr(timing, "LEAST_UPDATES", 10)
@@ -183,7 +183,7 @@ def test_an_interrupted_fit_resumes(
         with pytest.raises(KeyboardInterrupt):
             fit(options, Listener())
     assert reversing.stat().st_mtime_ns == before
-    with pytest.raises(BadInputError, match="--made_up"):
+    with pytest.raises(BadInputError, match="--made-up"):
         fit(replace(options, made_up=5), Listener())
     direct = RunDirectory(options.place).model_file("direct")
     before = direct.stat().st_mtime_ns
@@ -206,8 +206,8 @@ def _interrupt(*arguments: object) -> None:
 
 
 def test_more_pairs_are_split_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "FEW", 30)
-    monkeypatch.setattr(plan, "LEAST_DEV", 8)
+    monkeypatch.setattr(rules, "FEW", 30)
+    monkeypatch.setattr(rules, "LEAST_DEV", 8)
     options = replace(write_data(tmp_path, pairs=40, words=0), words=[], made_up=0)
     result = fit(options, Listener())
     assert result.done.held_out == 8
@@ -240,7 +240,7 @@ def test_running_text_keeps_the_start_weight_of_its_counts(tmp_path: Path) -> No
 
 
 def test_words_without_tags_are_given_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "UPDATES", 60)
+    monkeypatch.setattr(rules, "UPDATES", 60)
     options = replace(write_data(tmp_path, pairs=30), columns="unimorph", keep_work=True)
     pairs = [(x, f"{'sz'[n % 2]}{y}", f"N;{'AB'[n % 2]}") for n, (x, y) in enumerate(rows_of(Path(options.pairs)))]
     Path(options.pairs).write_text("".join("\t".join(row) + "\n" for row in pairs))
@@ -292,7 +292,7 @@ def test_bad_data_is_refused(tmp_path: Path) -> None:
         fit(replace(options, pairs=str(few)), Listener())
     tagged = tmp_path / "tagged.txt"
     tagged.write_text("N;SG\tab\n")
-    with pytest.raises(BadInputError, match=r"tagged.txt:1: 2 columns.*--word_columns"):
+    with pytest.raises(BadInputError, match=r"tagged.txt:1: 2 columns.*--word-columns"):
         fit(replace(options, words=[str(tagged)]), Listener())
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
@@ -373,7 +373,7 @@ def test_a_word_without_tags_among_tagged_ones_is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"made_up": 5}, "--made_up: the symbols are characters in the input and words"), ({"inputs": 5}, "no words")],
+    [({"made_up": 5}, "--made-up: the symbols are characters in the input and words"), ({"inputs": 5}, "no words")],
 )
 def test_choices_that_the_data_does_not_allow_leave_no_plan(
     tmp_path: Path, change: dict[str, object], message: str

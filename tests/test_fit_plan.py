@@ -12,11 +12,12 @@ from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
 from noisychannel.evaluation.metrics import make_metric
 from noisychannel.fitting import progress
+from noisychannel.fitting.configs import reverse_config, run_config
 from noisychannel.fitting.estimate import choose_default, what_helps
 from noisychannel.fitting.facts import Facts, choose_units, count_facts
 from noisychannel.fitting.folds import Part, assign_folds, make_parts
 from noisychannel.fitting.inputs import choose_words
-from noisychannel.fitting.plan import make_plan, reverse_config, run_config
+from noisychannel.fitting.plan import make_plan
 from noisychannel.fitting.timing import Speed, estimate_stages, shortened
 from noisychannel.text import TextConfig
 

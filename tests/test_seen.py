@@ -396,7 +396,7 @@ def test_training_counts_again_if_the_counts_are_lost(
     assert main(["tune", str(run), *FEW]) == 1
     remedy = capsys.readouterr().err.strip().splitlines()[-1].partition("count again: ")[2]
     removing, _, training = remedy.partition(" && ")
-    assert training == f"noisychannel train {config} --run_dir {run}"
+    assert training == f"noisychannel train {config} --run-dir {run}"
     assert main(shlex.split(training)[1:]) == 0
     assert "pairs were counted" in capsys.readouterr().err
     assert file.read_bytes() == kept

@@ -21,7 +21,7 @@ from noisychannel.data.german_nouns import write_dative_plurals
 from noisychannel.data.prepare import DataConfig
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
-from noisychannel.fitting.plan import K1, K2
+from noisychannel.fitting.rules import K1, K2
 from noisychannel.packaged import PLACE
 from noisychannel.reporting import Silent
 from noisychannel.runs import RunDirectory

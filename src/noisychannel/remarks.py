@@ -51,7 +51,7 @@ class Remarks(Record):
         if self.incomplete.number:
             remarks.append(
                 f"{self.incomplete.of('incomplete output')} (first: {self.incomplete.where}): the search found no "
-                "end; widen it with --max_length, --max_growth or --k2"
+                "end; widen it with --max-length, --max-growth or --k2"
             )
         for noun, unknown in (("unknown symbol", self.symbols), ("unknown feature", self.features)):
             if unknown.number:

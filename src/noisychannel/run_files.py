@@ -139,7 +139,7 @@ class RunFiles:
         # A run that was moved or copied has another path than its configuration says.
         whole = self.path.parent if (self.path.parent / "run.json").exists() else self.path
         config = self.config_file if self.config_file.exists() else whole / "config.yaml"
-        return shlex.join(["noisychannel", "train", str(config), "--run_dir", str(whole)])
+        return shlex.join(["noisychannel", "train", str(config), "--run-dir", str(whole)])
 
 
 def run_that_owns(file: Path) -> Path | None:

@@ -101,7 +101,7 @@ class PairScorer:
             return row.reason
         inputs, outputs = len(self.input_codec.split(row.input)), len(self.output_codec.split(row.output))
         if max(inputs, outputs) > self.options.max_symbols:
-            return f"{row.where}: more symbols than --max_symbols {self.options.max_symbols}"
+            return f"{row.where}: more symbols than --max-symbols {self.options.max_symbols}"
         lengths = inputs + len(row.features) + 1, outputs + len(row.features) + 1
         needed = max(pair_bytes(layer, *lengths) for layer in self.layers.values())
         if needed > self.room:

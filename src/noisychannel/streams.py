@@ -265,7 +265,7 @@ class LineDecoder:
         sides = ((self.model.input_codec, row.input), (self.model.output_codec, row.output))
         symbols, most = max(len(codec.split(text)) for codec, text in sides), self.options.max_symbols
         if symbols > most:
-            self.refuse(f"{row.where}: {symbols} symbols, more than --max_symbols {most}")
+            self.refuse(f"{row.where}: {symbols} symbols, more than --max-symbols {most}")
         return symbols <= most
 
     def _decode_chunk(self, chunk: list[Line | BadLine]) -> list[DecodedLine]:
@@ -307,7 +307,7 @@ class LineDecoder:
             return None
         symbols = len(self.model.input_codec.split(values[0]))
         if symbols > self.options.max_symbols:
-            self.refuse(f"{line.where}: {symbols} symbols, more than --max_symbols {self.options.max_symbols}")
+            self.refuse(f"{line.where}: {symbols} symbols, more than --max-symbols {self.options.max_symbols}")
             return None
         features = [tag for tag in values[1].split(self.separator) if tag] if self.with_features else []
         return values[0], features

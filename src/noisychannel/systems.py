@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from noisychannel.arguments import option_name
 from noisychannel.decode.objective import TERMS, Weights
 from noisychannel.errors import BadInputError, did_you_mean
 
@@ -221,7 +222,7 @@ def check_used(given: Iterable[str], unused: Mapping[str, str]) -> None:
     """Refuse settings that were given but would be ignored."""
     for name in given:
         if name in unused:
-            raise BadInputError(f"--{name} would be ignored: {unused[name]}; leave it out")
+            raise BadInputError(f"{option_name(name)} would be ignored: {unused[name]}; leave it out")
 
 
 def systems_of_paper() -> dict[str, System]:

@@ -34,7 +34,7 @@ from noisychannel.arguments.bounds import (
 )
 from noisychannel.arguments.explaining import describe_keys
 from noisychannel.arguments.kinds import expected
-from noisychannel.arguments.lists import split_list
+from noisychannel.arguments.lists import option_name, split_list
 from noisychannel.arguments.reading import Given, all_keys, read_mapping, read_words
 from noisychannel.arguments.yaml_files import check_structure, load_yaml
 from noisychannel.errors import BadInputError, shortened
@@ -53,6 +53,7 @@ __all__ = [
     "expected",
     "given_values",
     "load_yaml",
+    "option_name",
     "parse_options",
     "read_config",
     "section_of",

@@ -72,12 +72,12 @@ def read_words(cls: type, words: Sequence[str], positional: Sequence[str]) -> di
             rest.append(word)
         elif free:
             key = free.pop(0)
-            _give(given, key, Given(word, f"--{key}", is_word=True))
+            _give(given, key, Given(word, option_name(key), is_word=True))
         else:
             raise BadInputError(f"unexpected argument {shortened(word)}; see --help")
     if rest:
         key = free[0].removesuffix("*")
-        _give(given, key, Given(rest, f"--{key}", is_word=False))
+        _give(given, key, Given(rest, option_name(key), is_word=False))
     return given
 
 

@@ -32,7 +32,7 @@ class Command(NamedTuple):
 RESUMES = "finished work is kept, and repeating the command resumes the rest"
 LINES_ARE_WHOLE = "every line printed so far is complete"
 SEARCH = (
-    "--batch_size", "--k1", "--k2", "--n_best", "--lm_proposals", "--max_length", "--max_growth", "--memory",
+    "--batch-size", "--k1", "--k2", "--n-best", "--lm-proposals", "--max-length", "--max-growth", "--memory",
 )  # fmt: skip
 
 COMMANDS = {
@@ -59,17 +59,17 @@ COMMANDS = {
     ),
     "evaluate": Command(
         "decode a test set with every system and print one table",
-        memory=("--batch_size", "--k1", "--k2", "--samples"),
+        memory=("--batch-size", "--k1", "--k2", "--samples"),
     ),
     "decode": Command(
         "print the best outputs of inputs, with any of the systems",
         f"{LINES_ARE_WHOLE}; with --output, repeat the command with --resume",
-        (*SEARCH, "--max_symbols"),
+        (*SEARCH, "--max-symbols"),
     ),
     "score": Command(
         "print log-probabilities and alignments of pairs under the models of a run",
         LINES_ARE_WHOLE,
-        ("--batch_size", "--max_symbols"),
+        ("--batch-size", "--max-symbols"),
     ),
     "reproduce": Command("run the experiments of the paper, with every row of their tables", RESUMES, ("--jobs",)),
     "bench": Command("measure time and memory of the loss, training steps and decoding on this machine"),

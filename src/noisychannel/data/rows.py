@@ -38,7 +38,7 @@ PRESETS = {
 }
 COLUMN_KINDS = ("input", "output", "features", "group", "-")
 RESERVED = ("input", "output", "features", "group", "line")
-"""The names that ``evaluate --resample_by`` knows without such a column."""
+"""The names that ``evaluate --resample-by`` knows without such a column."""
 HUB = "hf:"
 
 

@@ -78,7 +78,7 @@ class HeldOut:
         }
         if by not in known:
             raise BadInputError(
-                f"--resample_by: {self.name} has no {by!r}; there are {', '.join(known)} "
+                f"--resample-by: {self.name} has no {by!r}; there are {', '.join(known)} "
                 "(--columns with -NAME names a further column)"
             )
         return list(known[by])

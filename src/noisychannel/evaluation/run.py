@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from noisychannel.arguments import Bounds, Count, Seed, check_bounds
+from noisychannel.arguments import Bounds, Count, Seed, check_bounds, option_name
 from noisychannel.data.rows import Row
 from noisychannel.data.standard_input import check_read_once
 from noisychannel.errors import BadInputError, command_line
@@ -87,7 +87,7 @@ def evaluate_run(
     for name in ("systems", "metrics", "baselines", "references"):
         values = getattr(options, name)
         if len(set(values)) < len(values):
-            raise BadInputError(f"--{name}: something is named twice in {', '.join(values)}")
+            raise BadInputError(f"{option_name(name)}: something is named twice in {', '.join(values)}")
     if not options.metrics:
         raise BadInputError("--metrics: empty; name at least one, such as accuracy")
     check_read_once([options.file, *options.references])

@@ -71,7 +71,7 @@ def fit_demo(options: DemoOptions, reporter: FitReporter) -> tuple[NounFiles, Fi
     """Write the data and fit the models, or resume."""
     run_dir = Path(options.run_dir)
     if not run_dir.name:
-        raise BadInputError(f"--run_dir: {options.run_dir} has no name; name a new directory, such as runs/demo")
+        raise BadInputError(f"--run-dir: {options.run_dir} has no name; name a new directory, such as runs/demo")
     data = run_dir.with_name(run_dir.name + "-data")
     with TemporaryDirectory() as place:
         _check_places(options, data, write_dative_plurals(Path(place), options.pairs, seed=options.seed))
@@ -87,13 +87,13 @@ def _check_places(options: DemoOptions, data: Path, nouns: NounFiles) -> None:
     check_begun(options.fit_options(nouns))
     another = "name another directory, such as runs/demo2"
     if data.exists() and not data.is_dir():
-        raise BadInputError(f"--run_dir: the data would go to {data}, which is a file; {another}")
+        raise BadInputError(f"--run-dir: the data would go to {data}, which is a file; {another}")
     names = {file.name for file in data.iterdir()} if data.exists() else set()
     own = {file.name: file for file in nouns}
     changed = [name for name in sorted(names & own.keys()) if (data / name).read_bytes() != own[name].read_bytes()]
     if changed or (names and names.isdisjoint(own)):
         raise BadInputError(
-            f"--run_dir: the data would go to {data}, but {changed[0] if changed else min(names)} there is not of this "
+            f"--run-dir: the data would go to {data}, but {changed[0] if changed else min(names)} there is not of this "
             f"demo; {another}"
         )
 

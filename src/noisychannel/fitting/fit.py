@@ -25,20 +25,14 @@ from noisychannel.errors import shortened as shortened_text
 from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.evaluation.table import EvaluationTable
+from noisychannel.fitting import rules
+from noisychannel.fitting.configs import run_config
 from noisychannel.fitting.datasets import Datasets
 from noisychannel.fitting.estimate import Estimate, baseline_texts, baselines_of, choose_default, estimate, what_helps
 from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
 from noisychannel.fitting.options import FitOptions, UserData
-from noisychannel.fitting.plan import (
-    SMALL_INVENTORY,
-    Plan,
-    check_choices,
-    dev_size,
-    make_plan,
-    run_config,
-    updates_by_rule,
-)
+from noisychannel.fitting.plan import Plan, check_choices, make_plan
 from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare
 from noisychannel.fitting.reverse import ReverseRuns
 from noisychannel.fitting.timing import (
@@ -155,9 +149,9 @@ class _Fit:
 
     def _plan(self, facts: Facts, before: Plan | None) -> tuple[Plan, Speed]:
         options = self.options
-        if options.folds == 0 and 2 * dev_size(facts.pairs) > facts.pairs:
+        if options.folds == 0 and 2 * rules.dev_size(facts.pairs) > facts.pairs:
             raise BadInputError(
-                f"--folds: {facts.pairs:,} pairs are too few to hold out {dev_size(facts.pairs):,} for good; "
+                f"--folds: {facts.pairs:,} pairs are too few to hold out {rules.dev_size(facts.pairs):,} for good; "
                 "leave it out"
             )
         check_choices(facts, options.made_up, options.inputs, options.lexicon)
@@ -277,7 +271,7 @@ class _Fit:
         ]
         write_systems(run, systems, default)
         right = _right(texts, default, rows)
-        trained = plan.updates / updates_by_rule(self.facts.pairs)
+        trained = plan.updates / rules.updates(self.facts.pairs)
         return Done(
             begun_now(self.options, checksums_of(self.data), self.facts, plan),
             default,
@@ -312,7 +306,7 @@ class _Fit:
         return list(found.values())
 
     def _metric(self, run: RunDirectory) -> Metric:
-        text = self.plan.output_units == "words" and self.facts.output_symbols > SMALL_INVENTORY
+        text = self.plan.output_units == "words" and self.facts.output_symbols > rules.SMALL_INVENTORY
         return make_metric("edit_distance" if text else "accuracy", None, run.codecs()[1].config)
 
     def _config(self, data: DataConfig, run_dir: Path, models: tuple[Role, ...]) -> RunConfig:

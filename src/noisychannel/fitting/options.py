@@ -132,14 +132,14 @@ class UserData:
         if not options.pairs:
             raise BadInputError("fit needs pairs: noisychannel fit pairs.tsv --words words.txt")
         columns = Columns.parse(options.columns, "--columns", ("input", "output"))
-        word_columns = Columns.parse(options.word_columns, "--word_columns", ("output",))
-        for name, roles in (("--columns", columns.roles), ("--word_columns", word_columns.roles)):
+        word_columns = Columns.parse(options.word_columns, "--word-columns", ("output",))
+        for name, roles in (("--columns", columns.roles), ("--word-columns", word_columns.roles)):
             if "group" in roles:
                 raise BadInputError(
                     f"{name}: fit makes one run; fit the pairs of each group by themselves, without group"
                 )
         if options.word_columns != "output" and not options.words:
-            raise BadInputError("--word_columns would be ignored: there are no words; give --words, or leave it out")
+            raise BadInputError("--word-columns would be ignored: there are no words; give --words, or leave it out")
         _check_plain(options)
         stored = [options.pairs, *options.words, *([options.test] if options.test else [])]
         for name in stored:
@@ -168,7 +168,7 @@ class UserData:
             if tagged and "features" in word_columns.roles and not row.features:
                 raise BadInputError(
                     f"{row.where}: a word without tags; add them, remove the line, or name the column - "
-                    "(--word_columns) to do without the tags of all words"
+                    "(--word-columns) to do without the tags of all words"
                 )
             row = _written_once(row, units)
             if len(symbols(row.output, units["output"])) <= limits["output"]:
@@ -222,7 +222,7 @@ def _check_plain(options: FitOptions) -> None:
             if line is not None:
                 raise BadInputError(
                     f"{line.where}: {line.text.count(chr(9)) + 1} columns, but nothing says what they are; name them, "
-                    "such as --word_columns output,features (or features,output; - for a column to ignore)"
+                    "such as --word-columns output,features (or features,output; - for a column to ignore)"
                 )
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Columns, Row, read_pairs
+from noisychannel.fitting.configs import reverse_config
 from noisychannel.fitting.datasets import WORD_COLUMNS
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.folds import Part
 from noisychannel.fitting.inputs import choose_words, collect, do_tasks, make_tasks
 from noisychannel.fitting.options import SEPARATOR, FitOptions, UserData, write_rows
-from noisychannel.fitting.plan import Plan, reverse_config
+from noisychannel.fitting.plan import Plan
 from noisychannel.fitting.tagging import TagSymbols
 from noisychannel.fitting.work import Work
 from noisychannel.runs import RunDirectory

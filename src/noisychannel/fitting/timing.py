@@ -10,7 +10,8 @@ from torch import nn
 
 from noisychannel.devices import choose_device
 from noisychannel.fitting.facts import Facts
-from noisychannel.fitting.plan import LM_BATCH, Plan, explained
+from noisychannel.fitting.plan import Plan, explained
+from noisychannel.fitting.rules import LM_BATCH
 from noisychannel.ids import EOS
 from noisychannel.models import SSNT, LanguageModel
 from noisychannel.training.jobs import choose_processes

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from noisychannel import __version__
+from noisychannel.arguments import option_name
 from noisychannel.atomic import cannot_write, write_text
 from noisychannel.errors import BadInputError
 from noisychannel.fitting.estimate import Estimate
@@ -161,10 +162,10 @@ def check_place(options: FitOptions, work: Work) -> None:
     """Refuse a directory that holds something else."""
     place = options.place
     if place.exists() and not place.is_dir():
-        raise BadInputError(f"--run_dir: {place} is a file; name another directory")
+        raise BadInputError(f"--run-dir: {place} is a file; name another directory")
     for name in (options.pairs, *options.words, *([options.test] if options.test else [])):
         if Path(name).resolve().is_relative_to(place.resolve()):
-            raise BadInputError(f"--run_dir: {place} holds {name}, which fit would replace; name another directory")
+            raise BadInputError(f"--run-dir: {place} holds {name}, which fit would replace; name another directory")
     if not place.is_dir() or not any(place.iterdir()):
         return
     ours = work.path.is_dir() or (place / FIT).exists()
@@ -172,15 +173,17 @@ def check_place(options: FitOptions, work: Work) -> None:
     if not ours and not (is_run and options.overwrite):
         what = "is a run that fit did not make" if is_run else "is not empty, and not a run of fit"
         fix = "name another directory, or start over with --overwrite" if is_run else "name another directory"
-        raise BadInputError(f"--run_dir: {place} {what}; {fix}")
+        raise BadInputError(f"--run-dir: {place} {what}; {fix}")
 
 
 def check_same(before: Begun, options: FitOptions, files: Mapping[str, list[str]], place: Path) -> None:
     """Refuse to resume a fit of other data or options."""
-    fix = "repeat it as it was, name another --run_dir, or start over with --overwrite"
+    fix = "repeat it as it was, name another --run-dir, or start over with --overwrite"
     for name, value in options.chosen.items():
         if before.chosen.get(name) != value:
-            raise BadInputError(f"--{name}: {place} was begun with {before.chosen.get(name)}, not {value}; {fix}")
+            raise BadInputError(
+                f"{option_name(name)}: {place} was begun with {before.chosen.get(name)}, not {value}; {fix}"
+            )
     for name, sums in files.items():
         if before.files.get(name) != sums:
             raise BadInputError(f"{name}: the files are not those that {place} was begun with; {fix}")

@@ -111,7 +111,7 @@ def tune_run(
     """
     # EOS counts: with a length of 1 there is only the empty output.
     if settings.max_length is not None and settings.max_length < 2:
-        raise BadInputError(f"--max_length: must be at least 2, but is {settings.max_length}")
+        raise BadInputError(f"--max-length: must be at least 2, but is {settings.max_length}")
     _check_dev(run)
     terms = dict(map(TermSource.parse, options.terms))
     if len(terms) < len(options.terms):

@@ -20,8 +20,8 @@ from noisychannel.experiments.few_pairs.transformer import train_transformer
 from noisychannel.experiments.items import Item
 from noisychannel.fitting.fit import fit
 from noisychannel.fitting.options import FitOptions
-from noisychannel.fitting.plan import MOST_REPEATED
 from noisychannel.fitting.progress import Progress
+from noisychannel.fitting.rules import MOST_REPEATED
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.reporting import Silent
 from noisychannel.text import TextConfig

@@ -28,9 +28,10 @@ from noisychannel.experiments.few_pairs.tasks import SEPARATOR, Pair, Task, Word
 from noisychannel.experiments.items import Part, at_most
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.settings import Setup
+from noisychannel.fitting.configs import reverse_config, run_config
 from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.inputs import InputTask, choose_words, collect, make_tasks
-from noisychannel.fitting.plan import Plan, reverse_config, run_config
+from noisychannel.fitting.plan import Plan
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
 from noisychannel.training.run import prepare_run

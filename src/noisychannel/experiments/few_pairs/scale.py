@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.experiments.few_pairs.transformer import TransformerSettings
 from noisychannel.experiments.settings import MeasuringSettings
-from noisychannel.fitting.plan import K1, K2, Plan
+from noisychannel.fitting.plan import Plan
+from noisychannel.fitting.rules import K1, K2
 
 SEARCH = SearchSettings(k1=K1, k2=K2)
 

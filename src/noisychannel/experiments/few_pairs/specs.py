@@ -12,7 +12,8 @@ import re
 from typing import NamedTuple
 
 from noisychannel.fitting.facts import Facts
-from noisychannel.fitting.plan import MADE_UP, WORDS_ALONE, Plan, make_plan
+from noisychannel.fitting.plan import Plan, make_plan
+from noisychannel.fitting.rules import MADE_UP, WORDS_ALONE
 
 NAME = re.compile(
     r"(?P<role>[a-z]+)\.(?P<kind>[a-z]+)(\.p(?P<pairs>\d+))?(\.w(?P<words>\d+))?(\.(?P<setting>[a-z]+))?-(?P<seed>\d+)"

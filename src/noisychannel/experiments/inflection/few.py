@@ -22,9 +22,10 @@ from noisychannel.experiments.inflection.data import TaggedPair
 from noisychannel.experiments.inflection.rows import DIRECT, FULL_BETTER, PAPER, RULES, STRICT, with_term
 from noisychannel.experiments.items import sample
 from noisychannel.experiments.rows import SystemRow
+from noisychannel.fitting.configs import reverse_config, run_config
 from noisychannel.fitting.facts import count_facts
 from noisychannel.fitting.inputs import InputTask, choose_words, collect, make_tasks
-from noisychannel.fitting.plan import Plan, make_plan, reverse_config, run_config
+from noisychannel.fitting.plan import Plan, make_plan
 from noisychannel.models.registry import Role
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
