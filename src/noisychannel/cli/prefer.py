@@ -57,7 +57,7 @@ class PageOptions:
     page: str = ""
     items: Count = 100
     seed: Seed = 1
-    parts: list[str] | None = None
+    parts: list[str] = field(default_factory=list)
     question: str = "Which output is better?"
     show_references: bool = False
     inputs: str | None = None
@@ -131,7 +131,7 @@ def _page(options: PageOptions) -> int:
     check_new(file)
     reader = OutputReader(PlainText(options.inputs or "", tuple(options.references)))
     a, b = reader.read(options.a), reader.read(options.b)
-    comparison = compare(a, b, options.items, options.seed, options.parts)
+    comparison = compare(a, b, options.items, options.seed, options.parts or None)
     show = options.show_references or bool(options.references)
     write_page(file, *make_page(comparison, options.question, show))
     print(

@@ -103,7 +103,9 @@ def _split(source: str) -> tuple[Path, str]:
 
 def _of_block(file: Path, block: Block, system: str) -> tuple[str, Iterator[Item]]:
     labels = [row_label(row) for row in block.rows]
-    named = [n for n, row in enumerate(block.rows) if system in (labels[n], row["name"])]
+    # A name without its setting is enough if it is that of one row.
+    named = [n for n, label in enumerate(labels) if label == system]
+    named = named or [n for n, row in enumerate(block.rows) if row["name"] == system]
     if len(named) != 1:
         raise _unclear(file, system, "row", labels, [labels[n] for n in named])
     lists = next(iter(block.n_best[named[0]].values()))

@@ -134,7 +134,8 @@
         element("li", {}, "Choose the better output. If you cannot, say whether both are good or both are bad."),
         element("li", {}, "The order changes from item to item, so the same system is not always first."),
         element("li", {}, "You can stop at any time and go on later, in the same browser and under the same name."),
-        element("li", {}, "The last rating can be undone, and the one before it, and so on.")),
+        element("li", {}, "The last rating can be undone, and the one before it, and so on."),
+        element("li", {}, "With a keyboard: 1 and 2 for the better output, 3 both good, 4 both bad, z undo.")),
       form);
     name.focus();
   }
@@ -169,6 +170,7 @@
     ui.end.append(element("h2", {}, "All items are rated. Thank you!"), element("p", {}, data.stored
       ? "You can close the page when the line below says that all ratings are stored."
       : "Download your ratings, and send the file to the person who asked you."));
+    if (!data.stored) ui.end.append(element("button", { type: "button", className: "primary", onclick: download }, "Download ratings"));
     page.replaceChildren(...banners(),
       element("header", {}, element("h1", {}, data.question), ui.count),
       element("div", { className: "progress", "aria-hidden": "true" }, ui.bar),
@@ -200,7 +202,7 @@
     swapped = isSwapped(item);
     const outputs = swapped ? [item.outputs[1], item.outputs[0]] : item.outputs;
     outputs.forEach((text, n) => fill(ui.outputs[n], text));
-    ui.source.replaceChildren(...labelled("Input", [item.input]), ...tags(item.features), ...labelled("Right", item.references));
+    ui.source.replaceChildren(...labelled("Input", [item.input]), ...tags(item.features), ...labelled(item.references.length > 1 ? "References" : "Reference", item.references));
     window.scrollTo(0, 0);
   }
 

@@ -80,12 +80,27 @@ class Tally:
 
     def record(self) -> dict[str, Any]:
         """Everything, for a program."""
+        segments = [
+            {
+                "item": one.item.id,
+                "input": one.item.input,
+                "features": list(one.item.features),
+                "A": one.item.a,
+                "B": one.item.b,
+                "votes": one.votes,
+                "decision": one.decision,
+            }
+            for one in self.segments
+        ]
+        return {**provenance(), **self.figures(), "segments": segments}
+
+    def figures(self) -> dict[str, Any]:
+        """What the table says, and on what it rests."""
         counts = {label: self.count(label) for label in LABELS}
         reasons: tuple[Excluded, ...] = Excluded.__args__  # type: ignore[attr-defined]
         votes = [list(segment.votes.values()) for segment in self.segments]
         preferred = counts["A better"], counts["B better"]
         return {
-            **provenance(),
             **({"artificial ratings": True} if self.artificial else {}),
             "page": self.key.page,
             "systems": {"A": self.key.a, "B": self.key.b},
@@ -109,63 +124,51 @@ class Tally:
                 "interval": exact_interval(preferred[1], sum(preferred)) if any(preferred) else None,
             },
             "left preferred": _left_preferred(self.ratings),
-            "segments": [
-                {
-                    "item": one.item.id,
-                    "input": one.item.input,
-                    "features": list(one.item.features),
-                    "A": one.item.a,
-                    "B": one.item.b,
-                    "votes": one.votes,
-                    "decision": one.decision,
-                }
-                for one in self.segments
-            ],
         }
 
     def text(self, paper: bool = False) -> str:
         """For reading. ``paper``: with the figures of the paper below ours."""
-        record, key = self.record(), self.key
-        counts = record["counts"]
+        figures, key = self.figures(), self.key
+        counts = figures["counts"]
         lines = [f"A: {key.a}", f"B: {key.b}", ""]
         if self.artificial:
             lines = ["ARTIFICIAL RATINGS: no person made them. This table says nothing about the systems.", "", *lines]
         rated = bool(self.ratings)
-        total = record["segments that count"]
+        total = figures["segments that count"]
         name = "artificial ratings" if self.artificial else "these ratings"
         rows = [["", "segments", *LABELS]]
         rows.append([name, str(total), *(str(counts[label]) for label in LABELS)] if rated else [NOT_RATED] + ["–"] * 5)
         if paper:
             rows.append([PAPER[0], str(sum(PAPER[1:])), *map(str, PAPER[1:])])
-        lines += [markdown(rows), "", *self._notes(record)]
+        lines += [markdown(rows), "", *self._notes(figures)]
         return "\n".join(lines)
 
-    def _notes(self, record: dict[str, Any]) -> list[str]:
-        items, test = record["items"], record["sign test"]
+    def _notes(self, figures: dict[str, Any]) -> list[str]:
+        items, test = figures["items"], figures["sign test"]
         shown = (
             f"{items['shown']} items of {items['common']}, drawn with seed {items['seed']}; on "
             f"{items['same output']} the outputs are the same"
         )
         if not self.ratings:
             return [f"{shown}."]
-        left_out = [f"{count} ({reason})" for reason, count in record["left out"].items() if count]
+        left_out = [f"{count} ({reason})" for reason, count in figures["left out"].items() if count]
         notes = [
-            f"{shown}. {len(self.raters)} raters, {record['ratings']} ratings. A segment counts with at least two "
+            f"{shown}. {len(self.raters)} raters, {figures['ratings']} ratings. A segment counts with at least two "
             "raters, at least half of them agreed, and one label in plurality. Left out: "
             f"{', '.join(left_out) or 'none'}.",
-            f"Agreement: {_share(record['pairwise agreement'])} of the pairs of raters; Krippendorff's alpha (nominal) "
-            f"{_figure(record['alpha'])}.",
+            f"Agreement: {_share(figures['pairwise agreement'])} of the pairs of raters; Krippendorff's alpha "
+            f"(nominal) {_figure(figures['alpha'])}.",
         ]
         if test["p"] is None:
             notes.append("Sign test: no segment prefers either system.")
         else:
             low, high = test["interval"]
             notes.append(
-                f"Sign test: B is better in {record['counts']['B better']} of "
-                f"{record['counts']['A better'] + record['counts']['B better']} segments with a preference, "
+                f"Sign test: B is better in {figures['counts']['B better']} of "
+                f"{figures['counts']['A better'] + figures['counts']['B better']} segments with a preference, "
                 f"{_share(test['share of B'])} [{100 * low:.1f}, {100 * high:.1f}]; two-sided p = {test['p']:.2g}."
             )
-        left = record["left preferred"]
+        left = figures["left preferred"]
         if left["preferences"]:
             notes.append(f"Raters preferred the output on the left in {left['left']} of {left['preferences']} ratings.")
         return notes
