@@ -12,12 +12,14 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from noisychannel import __version__
 from noisychannel.errors import BadInputError
-from noisychannel.prefer.pairing import Comparison
 from noisychannel.schemas import ClosedRecord, read_record
+
+if TYPE_CHECKING:
+    from noisychannel.prefer.pairing import Comparison  # which imports torch; a server needs neither
 
 FORMAT = 1
 AGAIN = "make another page, which needs new ratings"

@@ -12,13 +12,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from noisychannel.atomic import write_text
 from noisychannel.errors import BadInputError
 from noisychannel.pages import asset, document, embedded_json
 from noisychannel.prefer.key import Key, draw_sides, key_file, make_key
-from noisychannel.prefer.pairing import Comparison
 from noisychannel.schemas import ClosedRecord, parse_record, read_content
+
+if TYPE_CHECKING:
+    from noisychannel.prefer.pairing import Comparison
 
 FORMAT = 1
 DATA = "prefer-data"

@@ -59,6 +59,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(128)  # now, so that the address works as soon as it is printed
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
