@@ -16,6 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commands import run_here
+from noisychannel.evaluation.held_out import HeldOut
+from noisychannel.evaluation.item_outputs import as_json_lines, as_tsv
+from noisychannel.evaluation.table import Bootstrap, EvaluationTable, SystemResult
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.running import run_blocks
@@ -298,22 +301,40 @@ def test_files_of_evaluate_are_matched_by_input_tags_and_occurrence(tmp_path: Pa
 
 
 def test_what_evaluate_writes_is_read(tmp_path: Path) -> None:
-    (tmp_path / "test.tsv").write_text("Baum\tBäumen\nHaus\tHäusern\n", encoding="utf-8")
-    found = []
-    for suffix in ("tsv", "jsonl"):
-        outputs = tmp_path / f"outputs.{suffix}"
-        shown("evaluate", "demo", tmp_path / "test.tsv", "--outputs", outputs, "--samples", 10)
-        systems = json.loads(outputs.read_text().splitlines()[0])["systems"] if suffix == "jsonl" else ("direct",)
-        found += [OutputReader(PlainText()).read(f"{outputs}:{system}") for system in systems]
-    assert {outputs.name for outputs in found} > {"direct"}
-    tsv, *others = found
-    assert [(key.input, one.references) for key, one in tsv.items.items()] == [
-        ("Baum", ("Bäumen",)),
-        ("Haus", ("Häusern",)),
+    """Also with columns that have the names of others, systems with and without confidence, and a group."""
+    held_out = HeldOut(
+        name="test",
+        inputs=["Baum", "Haus"],
+        features=[("DAT", "PL"), ()],
+        references=[["Bäumen", "Baum"], ["Häusern"]],
+        groups=["N", "N"],
+        columns={"references": ["p", "q"], "direct: right": ["p", "q"]},
+        places=["test.tsv:2", "test.tsv:1"],
+    )
+    outputs = {"direct": ["Bäumen", ""], "a: b": ["Baum", "Haus <b>"]}
+    results = [
+        SystemResult(
+            system=name,
+            baseline=False,
+            compared_with=None,
+            measured={},
+            length_ratio=1.0,
+            outputs=texts,
+            complete=[True, True],
+            confidence=[0.5, 0.25] if name == "direct" else None,
+        )
+        for name, texts in outputs.items()
     ]
-    (same,) = [outputs for outputs in others if outputs.name == "direct"]
-    assert same.items == tsv.items
-    assert all(one.output for outputs in found for one in outputs.items.values())
+    table = EvaluationTable("run", held_out, [], Bootstrap(1, 1, "input", 2), results)
+    for file, content in (("o.tsv", as_tsv(table)), ("o.jsonl", as_json_lines(table))):
+        (tmp_path / file).write_text(content, encoding="utf-8")
+        for name, texts in outputs.items():
+            read = OutputReader(PlainText()).read(f"{tmp_path / file}:{name}")
+            assert read.name == name
+            assert read.items == {
+                ("N", "Haus", (), 0): (texts[1], ("Häusern",)),
+                ("N", "Baum", ("DAT", "PL"), 0): (texts[0], ("Bäumen", "Baum")),
+            }
 
 
 class WithPairs(Toy):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import http.client
 import json
@@ -12,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -134,6 +135,22 @@ def test_ratings_are_stored_refused_and_survive_a_kill(tmp_path: Path) -> None:
     assert sorted(map(repr, found)) == sorted(repr(rating) for ratings in said.values() for rating in ratings)
     order = [rating.json() for rating in confirmed]
     assert set(order) <= set(lines)
+
+
+def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastapi import HTTPException
+
+    from noisychannel.prefer import app
+
+    class Slow:
+        async def stream(self) -> AsyncIterator[bytes]:
+            yield b"["
+            await asyncio.sleep(60)
+
+    monkeypatch.setattr(app, "SECONDS_FOR_BODY", 0.01)
+    with pytest.raises(HTTPException) as refusal:
+        asyncio.run(app._body(Slow()))  # type: ignore[arg-type]
+    assert refusal.value.status_code == 408
 
 
 def test_a_port_in_use_and_a_file_in_use_are_one_line(tmp_path: Path) -> None:

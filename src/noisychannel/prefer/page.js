@@ -93,13 +93,13 @@
     if (!data.stored || sending || refused || sent >= log.length) return showStatus();
     sending = true;
     showStatus();
-    const part = log.slice(sent, sent + AT_ONCE), of = rater;
+    const part = log.slice(sent, sent + AT_ONCE), upTo = sent + part.length, of = rater;
     let again = 0;
     try {
       const answer = await fetch("ratings", {
         method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(part),
       });
-      if (of === rater && answer.ok) { load(); sent += part.length; save(); }
+      if (of === rater && answer.ok) { load(); sent = Math.max(sent, upTo); save(); } // another tab may send the same
       else if (!answer.ok && answer.status < 500 && ![408, 429].includes(answer.status)) {
         refused = (await answer.json().catch(() => ({}))).detail || `status ${answer.status}`;
       } else if (!answer.ok) again = RETRY_MS;

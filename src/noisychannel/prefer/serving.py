@@ -30,6 +30,13 @@ def serve_page(page: Path, ratings: Path | None, host: str, port: int, say: Call
         raise missing_extra(error.name or "fastapi", "serve", "prefer serve") from None
     from noisychannel.prefer.app import make_app
 
+    class Server(uvicorn.Server):
+        """Says where it is when it listens, and when a signal stops it in order."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            announce()
+
     with RatingsFile(ratings or ratings_file(page), record) as store, _listening(host, port) as listening:
         config = uvicorn.Config(
             make_app(store),
@@ -42,12 +49,15 @@ def serve_page(page: Path, ratings: Path | None, host: str, port: int, say: Call
             timeout_graceful_shutdown=5,
             server_header=False,
         )
-        address = f"[{host}]" if ":" in host else host
-        say(f"{len(record.items)} items at http://{address}:{listening.getsockname()[1]}/ (ctrl-C stops)")
-        say(f"{store.count} ratings so far in {store.file}; new ones are added to it")
-        if not _is_loopback(host):
-            say("everyone who can reach this address can rate, under any name")
-        uvicorn.Server(config).run(sockets=[listening])
+
+        def announce() -> None:
+            address = f"[{host}]" if ":" in host else host
+            say(f"{len(record.items)} items at http://{address}:{listening.getsockname()[1]}/ (ctrl-C stops)")
+            say(f"{store.count} ratings so far in {store.file}; new ones are added to it")
+            if not _is_loopback(host):
+                say("everyone who can reach this address can rate, under any name")
+
+        Server(config).run(sockets=[listening])
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -59,7 +69,6 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(128)  # now, so that the address works as soon as it is printed
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
