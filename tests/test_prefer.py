@@ -456,11 +456,11 @@ def test_bad_ratings_are_one_line(tmp_path: Path) -> None:
     good = artificial(key, key.items[0].id, "Ann", "both bad")
     where = tmp_path / "page.key.json"
 
-    def refusal(*ratings: object, code: int = 2) -> str:
+    def refusal(*ratings: object) -> str:
         file = tmp_path / "r.jsonl"
         file.write_text("".join(f"{one if isinstance(one, str) else one.json()}\n" for one in ratings))  # type: ignore[attr-defined]
         done = run_here(["prefer", "tally", str(file), "--key", str(where), "--json", str(tmp_path / "out.json")], b"")
-        assert (done.returncode, done.stdout) == (code, b""), done.stderr
+        assert (done.returncode, done.stdout) == (2, b""), done.stderr
         assert not (tmp_path / "out.json").exists()
         (line,) = done.stderr.decode().splitlines()
         assert f"{file}:{len(ratings)}: " in line
@@ -470,10 +470,24 @@ def test_bad_ratings_are_one_line(tmp_path: Path) -> None:
     assert "an artificial rating" in refusal(real, good)
     assert f"but the key is of page '{key.page}'" in refusal(replace(real, page="0" * 16))
     assert "the page has no item 'nothing'" in refusal(real, replace(real, item="nothing"))
-    assert "not JSON" in refusal(real, '{"format": 1', code=1)
+    assert "not JSON" in refusal(real, '{"format": 1')
     for changed in ('"both bad"', "Ann", "2020-"):
-        assert "damaged" in refusal(real.json().replace(changed, "" if changed == "Ann" else "1"), code=1)
-    assert "format" in refusal(real.json().replace('"format": 1', '"format": 2'), code=1)
+        assert "damaged" in refusal(real.json().replace(changed, "" if changed == "Ann" else "1"))
+    assert "format" in refusal(real.json().replace('"format": 1', '"format": 2'))
+
+
+def test_a_damaged_file_of_evaluate_is_one_line(tmp_path: Path) -> None:
+    rows = [("x", "SG", "x1", "x2"), ("y", "SG", "y1", "y2")]
+    for suffix, before, after, expected in (
+        ("tsv", "x1\t", "", "one.tsv:2: 7 columns, but the head has 8"),
+        ("jsonl", '"x1"', "1", "one.jsonl:1: damaged (systems.direct.output"),
+        ("jsonl", '"direct": {"output": "y1"', '"other": {"output": "y1"', "item 2 has no output of direct"),
+    ):
+        file = evaluated(tmp_path / f"one.{suffix}", rows)
+        file.write_text(file.read_text().replace(before, after))
+        words = ["prefer", f"{file}:direct", f"{file}:direct+lm", "--page", tmp_path / "p.html"]
+        assert expected in complaint(*words)
+        assert not (tmp_path / "p.html").exists()
 
 
 def test_bad_usage_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:

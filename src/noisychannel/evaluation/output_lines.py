@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from noisychannel.data.files import Line, read_lines
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.evaluation.item_outputs import BETWEEN_REFERENCES, CONFIDENCE, RIGHT, begins_items
 from noisychannel.schemas import Record, parse_record
 
@@ -66,7 +66,10 @@ def read_output_file(file: Path, separator: str = ";") -> Iterator[ItemRecord]:
 
 
 def _parsed(line: Line) -> ItemRecord:
-    return parse_record(line.text, ItemRecord, Path(line.where), AGAIN)
+    try:
+        return parse_record(line.text, ItemRecord, Path(line.where), AGAIN)
+    except NoisyChannelError as error:
+        raise BadInputError(str(error)) from error
 
 
 def _systems(head: Sequence[str]) -> dict[str, int]:

@@ -85,7 +85,9 @@ def make_page(
 def html(page: PageRecord) -> str:
     """The whole document."""
     package = "noisychannel.prefer"
-    body = f'<main id="page"></main>\n{embedded_json(DATA, asdict(page))}'
+    body = (
+        f'<main id="page"><noscript>This page needs JavaScript.</noscript></main>\n{embedded_json(DATA, asdict(page))}'
+    )
     return document(page.question, body, styles=(asset(package, "page.css"),), scripts=(asset(package, "page.js"),))
 
 

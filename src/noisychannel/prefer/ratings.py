@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from noisychannel.data.files import find_files, read_lines
-from noisychannel.errors import BadInputError, shortened
+from noisychannel.errors import BadInputError, NoisyChannelError, shortened
 from noisychannel.prefer.key import Key
 from noisychannel.schemas import ClosedRecord, parse_record
 
@@ -81,7 +81,10 @@ def read_ratings(files: Sequence[str], key: Key, allow_artificial: bool = False)
         for line in read_lines(file):
             if not line.text.strip():
                 continue
-            rating = parse_record(line.text, Rating, Path(line.where), AGAIN)
+            try:
+                rating = parse_record(line.text, Rating, Path(line.where), AGAIN)
+            except NoisyChannelError as error:
+                raise BadInputError(str(error)) from error
             if rating.page != key.page:
                 raise BadInputError(
                     f"{line.where}: a rating of page {shortened(rating.page)}, but the key is of page '{key.page}'; "

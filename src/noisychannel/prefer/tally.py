@@ -146,7 +146,8 @@ class Tally:
     def _notes(self, figures: dict[str, Any]) -> list[str]:
         items, test = figures["items"], figures["sign test"]
         shown = (
-            f"{items['shown']} items of {items['common']}, drawn with seed {items['seed']}; on "
+            f"Page {self.key.page}, noisychannel {self.key.noisychannel}: {items['shown']} items "
+            f"of {items['common']}, drawn with seed {items['seed']}; on "
             f"{items['same output']} the outputs are the same"
         )
         if not self.ratings:
