@@ -72,6 +72,9 @@ COMMANDS = {
         ("--batch-size", "--max-symbols"),
     ),
     "reproduce": Command("run the experiments of the paper, with every row of their tables", RESUMES, ("--jobs",)),
+    "prefer": Command(
+        "let people compare two systems blindly, and count what they say", "every rating stored so far is kept"
+    ),
     "bench": Command("measure time and memory of the loss, training steps and decoding on this machine"),
 }
 

@@ -1,0 +1,275 @@
+"use strict";
+// Shows the items of the page one by one and keeps what the rater says, in this browser and on the server, if there is one.
+// A rating is never changed: the log grows, and the last entry of an item counts. Texts only ever become text nodes.
+(() => {
+  const data = JSON.parse(document.getElementById("prefer-data").textContent);
+  const trial = location.hash === "#trial";
+  const LONGEST_NAME = 80, AT_ONCE = 50, RETRY_MS = 5000;
+  const byId = new Map(data.items.map((item) => [item.id, item]));
+  const page = document.getElementById("page");
+  let rater = "", log = [], sent = 0, shown = null, swapped = false, sending = false, refused = "", kept = true;
+
+  function element(tag, properties = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(properties)) {
+      if (name in made) made[name] = value; else made.setAttribute(name, value);
+    }
+    made.append(...children);
+    return made;
+  }
+
+  // What is kept in this browser: for each page and rater, the log and how much of it the server has.
+
+  const identity = (name) => name.normalize("NFC").toLowerCase().split(/\s+/).filter(Boolean).join(" ");
+  const place = (name) => `noisychannel-prefer:${data.page}:${trial ? "trial:" : ""}${name}`;
+
+  function load() {
+    try {
+      const found = JSON.parse(localStorage.getItem(place("of " + identity(rater))) || "{}");
+      if (kept) [log, sent] = [found.log || [], found.sent || 0];
+    } catch { kept = false; }
+  }
+
+  function save() {
+    try {
+      localStorage.setItem(place("of " + identity(rater)), JSON.stringify({ log, sent }));
+      localStorage.setItem(place("rater"), rater);
+    } catch { kept = false; }
+  }
+
+  function lastRater() {
+    try { return localStorage.getItem(place("rater")) || ""; } catch { kept = false; return ""; }
+  }
+
+  // Ratings.
+
+  function counting() {
+    const last = new Map();
+    for (const one of log) { last.delete(one.item); last.set(one.item, one); }
+    return [...last.values()].filter((one) => one.choice !== null);
+  }
+
+  // Which output is on the left depends on rater and item alone, so that it stays the same when the page is opened again.
+  function isSwapped(item) {
+    let hash = 0x811c9dc5;
+    for (const character of `${identity(rater)}\n${item.id}`) hash = Math.imul(hash ^ character.codePointAt(0), 0x01000193);
+    for (const factor of [0x85ebca6b, 0xc2b2ae35]) hash = Math.imul(hash ^ (hash >>> 15), factor);
+    return ((hash ^ (hash >>> 16)) & 1) === 1;
+  }
+
+  function add(item, choice) {
+    load(); // another tab may have added something
+    const before = log.length ? Date.parse(log[log.length - 1].at) : 0;
+    const one = {
+      format: 1, page: data.page, item: item.id, rater, choice, left: isSwapped(item) ? "second" : "first",
+      at: new Date(Math.max(Date.now(), before + 1)).toISOString(),
+    };
+    if (trial) one.artificial = true;
+    log.push(one);
+    save();
+    send();
+  }
+
+  function rate(answer) {
+    if (shown === null) return;
+    const sides = swapped ? { left: "second", right: "first" } : { left: "first", right: "second" };
+    add(shown, sides[answer] || answer);
+    showNext();
+  }
+
+  function undo() {
+    load();
+    const last = counting().pop();
+    if (!last) return;
+    add(byId.get(last.item), null);
+    show(byId.get(last.item));
+  }
+
+  const lines = () => counting().map((one) => JSON.stringify(one) + "\n").join("");
+
+  // The server, if there is one.
+
+  async function send() {
+    if (!data.stored || sending || refused || sent >= log.length) return showStatus();
+    sending = true;
+    showStatus();
+    const part = log.slice(sent, sent + AT_ONCE), upTo = sent + part.length, of = rater;
+    let again = 0;
+    try {
+      const answer = await fetch("ratings", {
+        method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(part),
+      });
+      if (of === rater && answer.ok) { load(); sent = Math.max(sent, upTo); save(); } // another tab may send the same
+      else if (!answer.ok && answer.status < 500 && ![408, 429].includes(answer.status)) {
+        refused = (await answer.json().catch(() => ({}))).detail || `status ${answer.status}`;
+      } else if (!answer.ok) again = RETRY_MS;
+    } catch { again = RETRY_MS; }
+    sending = false;
+    if (again) setTimeout(send, again); else send();
+  }
+
+  // What is seen.
+
+  const ui = {};
+
+  function showStart() {
+    shown = null;
+    const name = element("input", { value: lastRater(), maxLength: LONGEST_NAME, required: true, autocomplete: "off", id: "rater" });
+    const form = element("form", { onsubmit: (event) => {
+      event.preventDefault();
+      if (!identity(name.value)) return;
+      rater = name.value.trim();
+      [log, sent, refused] = [[], 0, ""];
+      load();
+      save();
+      build();
+      send();
+      showNext();
+    } }, element("label", {}, "Your name or code", name), element("button", { className: "primary", type: "submit" }, "Start"));
+    page.replaceChildren(
+      ...banners(),
+      element("h1", {}, data.question),
+      element("p", {}, `There are ${data.items.length} inputs. For each you see what two systems make of it.`),
+      element("ul", {},
+        element("li", {}, "Choose the better output. If you cannot, say whether both are good or both are bad."),
+        element("li", {}, "The order changes from item to item, so the same system is not always first."),
+        element("li", {}, "You can stop at any time and go on later, in the same browser and under the same name."),
+        element("li", {}, "The last rating can be undone, and the one before it, and so on."),
+        element("li", {}, "With a keyboard: 1 and 2 for the better output, 3 both good, 4 both bad, z undo.")),
+      form);
+    name.focus();
+  }
+
+  function banners() {
+    const found = [];
+    if (trial) found.push(element("p", { className: "banner", id: "trial" }, "Trial: these ratings are marked as artificial, and are not counted."));
+    if (!kept) found.push(element("p", { className: "banner" }, "This browser keeps nothing. Download your ratings before you close the page."));
+    return found;
+  }
+
+  function answerButton(answer, title, key) {
+    return element("button", { type: "button", onclick: () => rate(answer), id: `answer-${answer.replace(" ", "-")}` },
+      title, element("kbd", { "aria-hidden": "true" }, key));
+  }
+
+  function build() {
+    Object.assign(ui, {
+      count: element("span", { className: "faint", role: "status", id: "count" }), bar: element("div"),
+      source: element("section", { className: "source", "aria-label": "Input" }),
+      outputs: ["1", "2"].map((n) => element("p", { className: "text", dir: "auto", id: `output-${n}` })),
+      undo: element("button", { type: "button", onclick: undo, id: "undo" }),
+      status: element("p", { className: "status faint", role: "status", id: "status" }),
+      copied: element("div"), end: element("section", { className: "card", id: "end" }),
+    });
+    ui.rating = element("section", {}, ui.source,
+      element("div", { className: "outputs" }, ...ui.outputs.map((text, n) =>
+        element("section", { className: "card" }, element("h2", { className: "kind" }, `Output ${n + 1}`), text))),
+      element("div", { className: "choices" },
+        answerButton("left", "Output 1 is better", "1"), answerButton("right", "Output 2 is better", "2"),
+        answerButton("both good", "Both are good", "3"), answerButton("both bad", "Both are bad", "4")));
+    ui.end.append(element("h2", {}, "All items are rated. Thank you!"), element("p", {}, data.stored
+      ? "You can close the page when the line below says that all ratings are stored."
+      : "Download your ratings, and send the file to the person who asked you."));
+    if (!data.stored) ui.end.append(element("button", { type: "button", className: "primary", onclick: download }, "Download ratings"));
+    page.replaceChildren(...banners(),
+      element("header", {}, element("h1", {}, data.question), ui.count),
+      element("div", { className: "progress", "aria-hidden": "true" }, ui.bar),
+      ui.rating, ui.end, ui.status,
+      element("div", { className: "tools" }, ui.undo,
+        element("button", { type: "button", onclick: download, id: "download" }, "Download ratings"),
+        element("button", { type: "button", onclick: copy, id: "copy" }, "Copy ratings"),
+        element("button", { type: "button", onclick: showStart, id: "change" }, "Another rater")),
+      ui.copied);
+  }
+
+  function showNext() {
+    const rated = new Set(counting().map((one) => one.item));
+    show(data.items.find((item) => !rated.has(item.id)) || null);
+  }
+
+  function show(item) {
+    shown = item;
+    const rated = counting();
+    ui.count.textContent = `${rated.length} of ${data.items.length} rated`;
+    ui.bar.style.width = `${100 * rated.length / data.items.length}%`;
+    ui.rating.hidden = item === null;
+    ui.end.hidden = item !== null;
+    ui.undo.disabled = rated.length === 0;
+    ui.undo.replaceChildren("Undo", ...(rated.length ? [` “${said(rated[rated.length - 1])}” `] : [" "]), element("kbd", { "aria-hidden": "true" }, "z"));
+    ui.copied.replaceChildren();
+    showStatus();
+    if (item === null) return;
+    swapped = isSwapped(item);
+    const outputs = swapped ? [item.outputs[1], item.outputs[0]] : item.outputs;
+    outputs.forEach((text, n) => fill(ui.outputs[n], text));
+    ui.source.replaceChildren(...labelled("Input", [item.input]), ...tags(item.features), ...labelled(item.references.length > 1 ? "References" : "Reference", item.references));
+    window.scrollTo(0, 0);
+  }
+
+  function fill(where, text) {
+    where.textContent = text.trim() ? text : "(empty)";
+    where.classList.toggle("empty", !text.trim());
+  }
+
+  function labelled(kind, texts) {
+    if (!texts.length) return [];
+    return [element("h2", { className: "kind" }, kind), ...texts.map((text) => {
+      const made = element("p", { className: "text", dir: "auto" });
+      fill(made, text);
+      return made;
+    })];
+  }
+
+  const tags = (features) => features.length
+    ? [element("p", { className: "tags" }, ...features.map((feature) => element("span", { dir: "auto" }, feature)))] : [];
+
+  function said(rating) {
+    if (rating.choice === "both good") return "both are good";
+    if (rating.choice === "both bad") return "both are bad";
+    return rating.choice === rating.left ? "output 1 is better" : "output 2 is better";
+  }
+
+  function showStatus() {
+    if (!ui.status) return;
+    const waiting = log.length - sent;
+    const where = kept ? "Your ratings are kept in this browser." : "Your ratings are not kept; download them before you close the page.";
+    ui.status.classList.toggle("warning", Boolean(refused) || !kept);
+    ui.status.textContent = !data.stored ? where
+      : refused ? `The server refused the ratings (${refused}). Download them instead.`
+      : waiting > 0 ? `Storing… ${waiting} not stored yet. ${where}` : "All your ratings are stored.";
+  }
+
+  function download() {
+    const address = URL.createObjectURL(new Blob([lines()], { type: "application/jsonl" }));
+    const name = identity(rater).replace(/[^\p{L}\p{N}]+/gu, "-");
+    element("a", { href: address, download: `ratings-${name}-${data.page}.jsonl` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10000);
+  }
+
+  async function copy() {
+    const note = (text) => ui.copied.replaceChildren(element("p", { className: "faint", role: "status" }, text));
+    try {
+      await navigator.clipboard.writeText(lines());
+      note("Copied.");
+    } catch {
+      note("Copy this text:");
+      const text = element("textarea", { value: lines(), readOnly: true });
+      ui.copied.append(text);
+      text.focus();
+      text.select();
+    }
+  }
+
+  const KEYS = {
+    1: "left", ArrowLeft: "left", 2: "right", ArrowRight: "right", 3: "both good", g: "both good", 4: "both bad", b: "both bad",
+  };
+  document.addEventListener("keydown", (event) => {
+    const typing = ["INPUT", "TEXTAREA"].includes(event.target.tagName);
+    if (!ui.rating || !ui.rating.isConnected || typing || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key in KEYS) rate(KEYS[event.key]);
+    else if (["z", "u", "Backspace"].includes(event.key)) undo();
+    else return;
+    event.preventDefault();
+  });
+  showStart();
+})();
