@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+TINY = 1e-100
+"""Differences that are no larger are drawn as none."""
 LOG_STEPS = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)
 """Round numbers of a logarithmic axis, within a power of ten."""
 
@@ -43,12 +45,14 @@ def make_axis(
     if logarithmic and low > 0:
         ticks = _log_ticks(low, high, most)
         return Axis(min(low, ticks[0]), max(high, ticks[-1]), start, end, ticks, logarithmic=True)
-    if high - low <= 1e-12 * max(abs(low), abs(high)):
-        room = abs(low) / 10 or 0.5
+    largest = max(abs(low), abs(high))
+    if high - low <= max(1e-9 * largest, TINY):
+        room = largest / 10 if largest > TINY else 0.5
         low, high = low - room, high + room
     step = _step((high - low) / max(most - 1, 1))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    ticks = tuple(round(n * step, 12) for n in range(first, last + 1))
+    digits = 2 - math.floor(math.log10(step))  # the last digit of a step is its second
+    ticks = tuple(round(n * step, digits) for n in range(first, last + 1))
     if tight:
         room = 1e-9 * (high - low)
         return Axis(low, high, start, end, tuple(tick for tick in ticks if low - room <= tick <= high + room))

@@ -165,24 +165,34 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int 
     """A table of texts; columns from ``numbers_from`` on are numbers, but for the last one if ``text_last``."""
     end = len(head) - text_last
 
+    def kind(n: int) -> str:
+        return ' class="number"' if numbers_from <= n < end else ' class="wide"' if n >= end else ""
+
     def cells(tag: str, row: Sequence[str]) -> str:
-        return "".join(
-            f'<{tag} class="number">{escape(cell)}</{tag}>'
-            if numbers_from <= n < end
-            else f"<{tag}>{escape(cell)}</{tag}>"
-            for n, cell in enumerate(row)
-        )
+        return "".join(f"<{tag}{kind(n)}>{escape(cell)}</{tag}>" for n, cell in enumerate(row))
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{cells("th", head)}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def figure(title: str, description: str, drawing: str, size: tuple[float, float], extra: str, numbers: str) -> str:
-    """A drawing of any kind with its title and its numbers. ``drawing`` and below are markup, the texts are not."""
+def figure(
+    title: str,
+    description: str,
+    drawing: str,
+    size: tuple[float, float],
+    extra: str,
+    numbers: str,
+    fill: bool = True,
+) -> str:
+    """A drawing of any kind with its title and its numbers. ``drawing``, ``extra`` and ``numbers`` are markup.
+
+    It fills the width that there is, within reason, or else has its own width, if there is so much.
+    """
     width, height = size
+    style = f"max-width:{1.2 * width:.0f}px" if fill else f"width:{1.1 * width:.0f}px;max-width:100%"
     return (
         f'<figure class="chart"><figcaption>{escape(title)}</figcaption>'
-        f'<svg role="img" viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:{1.2 * width:.0f}px">'
+        f'<svg role="img" viewBox="0 0 {width:.0f} {height:.0f}" style="{style}">'
         f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{drawing}</svg>{extra}"
         f"<details><summary>Numbers</summary>{numbers}</details></figure>"
     )

@@ -72,7 +72,7 @@ def heat_map(chart: HeatMap) -> str:
         if chart.shares[i][j] >= LISTED
     ]
     numbers = table([chart.column, chart.row, chart.share], cells, numbers_from=2)
-    return figure(chart.title, chart.description, drawing, (width, height), "", numbers)
+    return figure(chart.title, chart.description, drawing, (width, height), "", numbers, fill=False)
 
 
 def _cut(label: str) -> str:

@@ -5,20 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from noisychannel.errors import BadInputError, command_line
+from noisychannel.errors import command_line
 from noisychannel.evaluation.against import default_system
 from noisychannel.evaluation.table import MetricValue
 from noisychannel.pages.charts import LineChart, Series, lines, table
 from noisychannel.report.options import PageOptions
 from noisychannel.report.section import Section, caption, paragraph
-from noisychannel.report.subject import Subject, make_subject, run_name, seed_of
-from noisychannel.reporting import Reporter
+from noisychannel.report.subject import Remembering, Subject, make_subject, run_name, seed_of
 from noisychannel.runs import RunDirectory
 
 KEY, TITLE = "learning", "Learning curve"
 
 
-def learning_section(run: RunDirectory, subject: Subject | None, options: PageOptions, reporter: Reporter) -> Section:
+def learning_section(
+    run: RunDirectory, subject: Subject | None, reason: str, options: PageOptions, reporter: Remembering
+) -> Section:
     """The systems that decode uses, and the direct models, against the number of training pairs."""
     if not options.curve:
         names = [run_name(run), *(["TEST"] if not options.test else [options.test])]
@@ -27,8 +28,8 @@ def learning_section(run: RunDirectory, subject: Subject | None, options: PageOp
             reason="It needs runs of the same task with fewer or more pairs: "
             f"{command_line('report', *names, '--curve', 'RUN,RUN')}",
         )  # fmt: skip
-    if subject is None or subject.split != "test":
-        raise BadInputError("--curve: the runs are compared on a test set; name one: noisychannel report RUN TEST")
+    if subject is None:
+        return Section(KEY, TITLE, reason=reason)
     measured = [(run, subject)]
     for name in options.curve:
         other = RunDirectory.open(Path(name))
@@ -66,5 +67,5 @@ def training_pairs(run: RunDirectory) -> int:
     return sum(group.header().data.train.get("lines", 0) for group in run.groups())
 
 
-def _measured(run: RunDirectory, options: PageOptions, reporter: Reporter) -> Subject:
+def _measured(run: RunDirectory, options: PageOptions, reporter: Remembering) -> Subject:
     return make_subject(run, replace(options, systems=[default_system(run)], baselines=[], curve=[]), reporter)

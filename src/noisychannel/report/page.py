@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from noisychannel.errors import BadInputError
 from noisychannel.pages import asset, document, escape
 from noisychannel.provenance import provenance
 from noisychannel.report.alignments import alignments_section
@@ -43,34 +44,31 @@ def make_page(
     reporter: Reporter = Silent(),  # noqa: B008 (no state)
 ) -> str:
     """The report of a run as one HTML document. ``command``: what made it, for the last line."""
+    if options.curve and not options.test:
+        raise BadInputError("--curve: the runs are compared on a test set; name one: noisychannel report RUN TEST")
     told = Remembering(reporter)
     reason = reason_without_items(run, options)
     subject = None if reason else make_subject(run, options, told)
     if reason:
-        told.warn(reason)
+        told.say(reason)
     of_weights = _weights_subject(run, options, subject, told)
-    with told.counting("sections") as progress:
-
-        def counted(make: Callable[[], Section]) -> Section:
-            section = make()
+    makers: tuple[Callable[[], Section], ...] = (
+        lambda: systems_section(run, subject, reason),
+        lambda: training_section(run),
+        lambda: learning_section(run, subject, reason, options, told),
+        lambda: weights_section(of_weights, reason, options.samples, options.seed),
+        lambda: disagreements_section(subject, reason),
+        lambda: search_errors_section(subject, reason),
+        lambda: kinds_section(subject, reason),
+        lambda: symbols_section(subject, reason),
+        lambda: alignments_section(subject, reason),
+        lambda: coverage_section(subject, reason),
+    )
+    sections = []
+    with told.counting("sections", len(makers)) as progress:
+        for make in makers:
+            sections.append(make())
             progress(1)
-            return section
-
-        sections = [
-            counted(make)
-            for make in (
-                lambda: systems_section(run, subject, reason),
-                lambda: training_section(run),
-                lambda: learning_section(run, subject, options, told),
-                lambda: weights_section(of_weights, reason, options.samples, options.seed),
-                lambda: disagreements_section(subject, reason),
-                lambda: search_errors_section(subject, reason),
-                lambda: kinds_section(subject, reason),
-                lambda: symbols_section(subject, reason),
-                lambda: alignments_section(subject, reason),
-                lambda: coverage_section(subject, reason),
-            )
-        ]
     title = f"Report: {run_name(run)}"
     body = [
         MARK,
@@ -82,7 +80,7 @@ def make_page(
 
 
 def _weights_subject(
-    run: RunDirectory, options: PageOptions, subject: Subject | None, reporter: Reporter
+    run: RunDirectory, options: PageOptions, subject: Subject | None, reporter: Remembering
 ) -> Subject | None:
     """The items on which weights are varied: dev data, as for tuning, if the run has any that it was not trained on."""
     if subject is None or subject.split == "dev" or not subject.shown.tuned[0].system.free:

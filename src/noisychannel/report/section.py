@@ -52,14 +52,17 @@ def shown_text(text: str) -> str:
 
 
 def marked_text(text: str, other: str, characters: bool) -> str:
-    """A text as markup, with what the other one does not have there underlined."""
+    """A text as markup: what the other one does not have there is underlined, what only the other has is a caret."""
     ours, theirs = (list(one) if characters else one.split() for one in (text, other))
     if not text or max(len(ours), len(theirs)) > LONGEST_MARKED or len(text) > LONGEST_TEXT:
         return shown_text(text)
     parts: list[str] = []
+    missing = '<mark class="missing"></mark>'
     for left, right in align(ours, theirs):
         if left:
             parts.append(escape(left) if left == right else f"<mark>{escape(left)}</mark>")
+        elif not parts or parts[-1] != missing:
+            parts.append(missing)
     between = "" if characters else " "
     joined = between.join(parts).replace(f"</mark>{between}<mark>", between)
     return f'<span class="symbols">{joined}</span>'

@@ -49,6 +49,10 @@ class Remembering:
             self.warnings.append(message)
             self.reporter.warn(message)
 
+    def say(self, message: str) -> None:
+        """A warning of which the page speaks elsewhere."""
+        self.reporter.warn(message)
+
     def counting(self, label: str, total: int | None = None) -> AbstractContextManager[Advance]:
         return self.reporter.counting(label, total)
 
@@ -170,7 +174,7 @@ def reason_without_items(run: RunDirectory, options: PageOptions) -> str:
     return ""
 
 
-def make_subject(run: RunDirectory, options: PageOptions, reporter: Reporter) -> Subject:
+def make_subject(run: RunDirectory, options: PageOptions, reporter: Remembering) -> Subject:
     """Decode the test set, or else the dev data, with every system."""
     if options.test:
         rows = held_out_rows(run, options.test, (), options.columns, reporter)
@@ -180,7 +184,7 @@ def make_subject(run: RunDirectory, options: PageOptions, reporter: Reporter) ->
     return dev_subject(run, options, reporter)
 
 
-def dev_subject(run: RunDirectory, options: PageOptions, reporter: Reporter) -> Subject:
+def dev_subject(run: RunDirectory, options: PageOptions, reporter: Remembering) -> Subject:
     """Decode the dev data with every system."""
     rows = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
     return _evaluated(run, "dev", ", ".join(run.data_config.dev), rows, options, reporter)
@@ -192,12 +196,12 @@ def _evaluated(
     name: str,
     rows: Mapping[str, Sequence[Row]],
     options: PageOptions,
-    reporter: Reporter,
+    reporter: Remembering,
 ) -> Subject:
     drawn = {group: drawn_pairs(of_group, options.limit) for group, of_group in rows.items()}
     total, used = (sum(map(len, of_groups.values())) for of_groups in (rows, drawn))
     if used < total:
-        reporter.warn(f"{name}: {used:,} of {total:,} items, drawn with a fixed seed; for all: --limit 0")
+        reporter.say(f"{name}: {used:,} of {total:,} items, drawn with a fixed seed; for all: --limit 0")
     chosen = EvaluateOptions(
         file=name,
         systems=options.systems,

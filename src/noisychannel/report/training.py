@@ -13,6 +13,7 @@ from noisychannel.report.section import Section, caption, paragraph, spread
 from noisychannel.report.subject import made_by
 from noisychannel.runs import RunDirectory
 from noisychannel.schemas import Record, parse_record, read_content
+from noisychannel.tuning.run import dev_is_training
 
 KEY, TITLE = "training", "Training curves"
 POINTS = 120
@@ -55,6 +56,8 @@ def training_section(run: RunDirectory) -> Section:
     note = "Perplexity per symbol, on a logarithmic axis; lower is better. "
     note += "The model that is kept is the one with the best dev perplexity, where the mark is. "
     note += "Perplexities of an SSNT do not compare with those of seq2seq models: its probabilities sum to less than 1."
+    if dev_is_training(run):
+        note += " The dev data of this run are its training pairs: fit has used all of them."
     if len(groups) > GROUPS:
         note += f" The first {GROUPS} of {len(groups)} groups are shown."
     if damaged:
@@ -105,8 +108,9 @@ def thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 def _row(name: str, run: RunDirectory, role: str, curves: dict[str, list[tuple[float, float]]]) -> list[str]:
     last = max(points[-1][0] for points in curves.values())
     best = min(curves["dev"], key=lambda point: point[1]) if "dev" in curves else None
-    state = "unfinished" if run.state_file(role).exists() else "ended" if run.model_file(role).exists() else "no model"
+    state = "ended" if run.model_file(role).exists() else "no model"
     state = "ended by its limit" if run.stopped_file(role).exists() else state
+    state = "unfinished" if run.state_file(role).exists() else state
     shown = ["–", "–"] if best is None else [f"{best[0]:,.0f}", f"{_perplexity(best[1]):.4g}"]
     return [name, f"{last:,.0f}", *shown, state]
 

@@ -79,8 +79,11 @@ def weights_section(subject: Subject | None, reason: str, samples: int, seed: in
         f"The best outputs of each item under every system ({len(candidates.terms_FT):,} in all) are ranked again, "
         "with one weight varied and the others as they were tuned. The line is the metric, the band its 95 % interval, "
         "the mark the tuned weight. In the grey part the items cannot tell the metric from that of the tuned weight "
-        "(paired bootstrap). A flat line says that the weight hardly matters; a peak, that it does."
+        "(paired bootstrap). A flat line says that the weight hardly matters; a peak, that it does. At the tuned "
+        "weight the line can differ from the table: other systems find outputs that the search of this one missed."
     )
+    if subject.split != "dev":
+        note += " There are no dev data for this, so it shows test data: do not choose weights by it."
     charts = "".join(_chart(curve, metric, subject.split) for curve in curves)
     body = paragraph(note) + f'<div class="charts">{charts}</div>' + _history(subject)
     drawn = f"Bootstrap: {samples} samples, seed {seed}, {metric.name} {metric.signature}."
@@ -146,7 +149,7 @@ def _chart(curve: WeightCurve, metric: Metric, split: str) -> str:
         f"{number(good[1])} the items cannot tell it from the tuned weight, {number(curve.tuned)}."
     )
     chart = LineChart(
-        f"weight of {curve.name}: as good from {number(good[0])} to {number(good[1])}",
+        f"weight of {curve.name}: as good from {good[0]:.3g} to {good[1]:.3g}",
         description,
         f"weight of {curve.name}",
         metric.name,
