@@ -36,14 +36,14 @@ def alignments_section(subject: Subject | None, reason: str) -> Section:
     chosen = spread([n for n in short if not right[n]], EXAMPLES) + spread([n for n in short if right[n]], EXAMPLES)
     with_channel = "channel" in model.models and subject.shown.tuned[0].weights.channel != 0
     note = (
-        "Rows are input symbols, columns output symbols, both with their end (␄). The darker a cell, the more probable "
+        "Rows are input symbols, columns output symbols, both with their end (␄). The stronger the colour, the more probable "
         "that the direct model emits the output symbol of the column after reading the input up to the row; every "
         "column sums to 1. Frames mark the best alignment."
     )
     if with_channel:
         note += (
             " The channel goes the other way: it reads the output and emits the input, so its rows sum to 1. "
-            "A row of the channel without a dark cell is an input symbol that the output hardly explains."
+            "A row of the channel without a strong cell is an input symbol that the output hardly explains."
         )
     note += (
         f" Examples: at most {EXAMPLES} wrong and {EXAMPLES} right outputs, evenly spread over those with at most "

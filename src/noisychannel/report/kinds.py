@@ -63,7 +63,7 @@ def _row(kind: ErrorKind, with_direct: bool, with_seen: bool, characters: bool) 
     return (
         f"<tr><td>{escape(kind.kind[:LONGEST_TEXT])}</td>"
         + "".join(f'<td class="number">{cell}</td>' for cell in numbers)
-        + f"<td>{examples}</td></tr>"
+        + f'<td class="wide">{examples}</td></tr>'
     )
 
 
