@@ -326,6 +326,14 @@ def test_a_run_that_was_never_tuned(tuned: Path, tmp_path: Path) -> None:
     assert "Left out." not in page.texts["alignments"] + page.texts["training"]
 
 
+def test_outputs_that_are_better_or_worse_instead_of_right_or_wrong(tuned: Path, test_file: Path) -> None:
+    page = report(tuned, str(test_file), "--metrics", "chrf", "--limit", "8")
+    assert "Outputs are compared by chrf of the item." in page.texts["disagreements"]
+    assert "Left out. Outputs are measured by chrf" in page.texts["errors"]
+    assert "dev data" in page.texts["weights"]
+    assert "test data" in page.texts["systems"]
+
+
 @pytest.mark.parametrize("content", [None, "", "nonsense\n{}\n", '{"model": "direct", "kind": "dev", "step": 1}\n'])
 def test_training_curves_that_cannot_be_drawn(tuned: Path, tmp_path: Path, content: str | None) -> None:
     run = copied(tuned, tmp_path)
@@ -374,7 +382,7 @@ def test_a_run_with_tags_and_a_word_list(tmp_path: Path) -> None:
     words = ["--systems", "direct+channel+lm+word_list", "--iterations", "0", "--k1", "2", "--k2", "1"]
     assert main(["tune", str(run), *words, "--limit", "20"]) == 0
     page = report(run, "--limit", "12")
-    assert "weight of word_list" in page.texts["weights"]
+    assert "word_list: as good from" in page.texts["weights"]
     assert "<PST>" in page.texts["alignments"]
 
 

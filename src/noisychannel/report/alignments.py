@@ -36,9 +36,9 @@ def alignments_section(subject: Subject | None, reason: str) -> Section:
     chosen = spread([n for n in short if not right[n]], EXAMPLES) + spread([n for n in short if right[n]], EXAMPLES)
     with_channel = "channel" in model.models and subject.shown.tuned[0].weights.channel != 0
     note = (
-        "Rows are input symbols, columns output symbols, both with their end (␄). The stronger the colour, the more probable "
-        "that the direct model emits the output symbol of the column after reading the input up to the row; every "
-        "column sums to 1. Frames mark the best alignment."
+        "Rows are input symbols, columns output symbols, both with their end (␄). The stronger the colour, the more "
+        "probable that the direct model emits the output symbol of the column after reading the input up to the row; "
+        "every column sums to 1. Frames mark the best alignment."
     )
     if with_channel:
         note += (

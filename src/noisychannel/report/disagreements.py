@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.evaluation.decoding import with_all_terms
+from noisychannel.evaluation.decoding import ROUNDING, with_all_terms
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.pages import escape
 from noisychannel.pages.charts import Bar, bars, table
@@ -70,14 +70,14 @@ def disagreements_section(subject: Subject | None, reason: str) -> Section:
     rows = [Bar(name, len(some), f"{len(some):,}") for name, some in kinds.items()]
     chart = bars("Who was right" if subject.exact else "Who was better", note, "items", rows)
     examples = {name: spread(some, EXAMPLES) for name, some in kinds.items() if some}
-    body = paragraph(note) + f'<div class="charts">{chart}</div>'
+    notes = paragraph(note)
     if found:
-        body += paragraph(
+        notes += paragraph(
             f"Examples: at most {EXAMPLES} of each kind, evenly spread over the items. Each number is weight times "
             "term; the bars are the differences, and a term whose bar goes to the right preferred the output of "
             f"{ours}. The sum is the objective, equation (3) of the paper."
         )
-        body += _examples(subject, examples)
+    body = f'<div class="beside">{chart}<div>{notes}</div></div>' + _examples(subject, examples)
     return Section(KEY, title, body + caption(subject.caption(subject.shown, subject.base)))
 
 
@@ -134,6 +134,9 @@ def _example(subject: Subject, n: int, weights: Weights, ours: Hypothesis, alone
          for name, value in first.items()],
     )  # fmt: skip
     numbers = table(["output of", *first, "sum"], rows)
+    if sum(second.values()) > sum(first.values()) + ROUNDING:
+        missed = f"The objective prefers the output of {subject.base.label}: a search error of {subject.shown.label}."
+        numbers += paragraph(missed, "remark")
     return f'<article class="card example"><div>{facts}{numbers}</div>{chart}</article>'
 
 

@@ -63,14 +63,15 @@ def search_errors_section(subject: Subject | None, reason: str) -> Section:
         Bar("the reference cannot be written", rest, _share(rest, wrong), "term-length"),
     ]
     chart = bars("Why outputs are wrong", note, "outputs", rows)
-    body = paragraph(note) + f'<div class="charts">{chart}</div>'
+    notes = paragraph(note)
     if errors:
-        body += paragraph(
+        notes += paragraph(
             f"Examples: at most {EXAMPLES} of each kind, evenly spread over the items. The last columns are the "
             "objective of both, and what separates them, term by term (weight times term, reference less output)."
         )
-        body += _examples(subject, "Search errors", spread(search, EXAMPLES))
-        body += _examples(subject, "Model errors", spread(model, EXAMPLES))
+    body = f'<div class="beside">{chart}<div>{notes}</div></div>'
+    body += _examples(subject, "Search errors", spread(search, EXAMPLES))
+    body += _examples(subject, "Model errors", spread(model, EXAMPLES))
     return Section(KEY, TITLE, body + caption(subject.caption(subject.shown)))
 
 

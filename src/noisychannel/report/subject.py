@@ -15,6 +15,7 @@ from noisychannel import __version__
 from noisychannel.arguments import load_yaml
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import Row
+from noisychannel.data.sources import warnings_of
 from noisychannel.errors import BadInputError, command_line
 from noisychannel.evaluation.against import default_system
 from noisychannel.evaluation.decoded import DecodedSystem, Evaluation
@@ -186,6 +187,8 @@ def make_subject(run: RunDirectory, options: PageOptions, reporter: Remembering)
 
 def dev_subject(run: RunDirectory, options: PageOptions, reporter: Remembering) -> Subject:
     """Decode the dev data with every system."""
+    for warning in warnings_of(run.data_config, run.header().data.sources, ("dev", "dev_outputs")):
+        reporter.warn(warning)
     rows = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
     return _evaluated(run, "dev", ", ".join(run.data_config.dev), rows, options, reporter)
 

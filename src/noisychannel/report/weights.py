@@ -149,7 +149,7 @@ def _chart(curve: WeightCurve, metric: Metric, split: str) -> str:
         f"{number(good[1])} the items cannot tell it from the tuned weight, {number(curve.tuned)}."
     )
     chart = LineChart(
-        f"weight of {curve.name}: as good from {good[0]:.3g} to {good[1]:.3g}",
+        f"{curve.name}: as good from {good[0]:.3g} to {good[1]:.3g}",
         description,
         f"weight of {curve.name}",
         metric.name,
