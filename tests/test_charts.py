@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from noisychannel.pages.axes import make_axis
-from noisychannel.pages.charts import Bar, Dot, LineChart, Mark, Series, bars, dots, lines, table
+from noisychannel.pages.charts import Bar, Dot, LineChart, Mark, Series, apart, bars, dots, lines, table
 from noisychannel.pages.heat_maps import HeatMap, heat_map
 
 NUMBERS = st.lists(st.floats(-1e9, 1e9, allow_nan=False), min_size=1, max_size=8)
@@ -28,7 +29,7 @@ def test_an_axis_holds_its_values_in_order_and_has_ticks(values: list[float], ti
     assert axis.low <= min(values) + rounding
     assert axis.high >= max(values) - rounding
     assert len(axis.ticks) <= 12
-    assert all(a < b for a, b in zip(axis.ticks, axis.ticks[1:], strict=False))
+    assert all(a < b for a, b in pairwise(axis.ticks))
 
 
 @given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=8))
@@ -78,6 +79,17 @@ def test_lines_differ_without_colour_and_the_table_has_every_point() -> None:
     rows = re.findall(r"<tr>(.*?)</tr>", drawn)
     cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows[1:]]
     assert cells == [["1", "3", "2", "4", "4"], ["2", "5.5", "5", "6", ""]]
+
+
+@given(st.lists(st.tuples(st.floats(0, 180), st.text(max_size=3)), max_size=10))
+def test_labels_do_not_overlap_and_stay_inside(labels: list[tuple[float, str]]) -> None:
+    placed = apart(labels, 180, room=13)
+    assert sorted(label for _, label in placed) == sorted(label for _, label in labels)
+    heights = [height for height, _ in placed]
+    assert all(b - a >= 13 - 1e-9 for a, b in pairwise(heights))
+    assert all(height <= 180 for height in heights)
+    if len(labels) == 1:
+        assert placed == labels
 
 
 def test_bars_have_lengths_in_the_ratio_of_their_values() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from noisychannel.evaluation.group import EvaluationGroup
@@ -44,7 +44,10 @@ class Evaluation:
         """The outputs of a row of the table."""
         return next(decoded for decoded in self.decoded if decoded.label == label)
 
-    def places(self) -> Iterator[tuple[int, int]]:
-        """For each item the number of its group and its place there."""
+    def place(self, item: int) -> tuple[int, int]:
+        """The number of the group of an item, and its place there."""
         for number, group in enumerate(self.groups):
-            yield from ((number, n) for n in range(len(group.held_out.inputs)))
+            if item < len(group.held_out.inputs):
+                return number, item
+            item -= len(group.held_out.inputs)
+        raise IndexError(item)

@@ -119,7 +119,7 @@ def lines(chart: LineChart, height: int = 230) -> str:
                 parts.append(f'<circle class="dot" style="fill:var(--{colour})" {centre} r="2.6"/>')
     if len(names) > 1:
         last = [(y.place(series.points[-1][1]), label) for series, label in zip(chart.series, labels, strict=True)]
-        parts += [_text(right + 5, height_ + 4, label, "label") for height_, label in _apart(last)]
+        parts += [_text(right + 5, level + 4, label, "label") for level, label in apart(last, y.start)]
     legend = _legend(styles, labels if letters else [""] * len(labels)) if len(names) > 1 else ""
     return _figure(chart.title, chart.description, height, parts, legend, _series_table(chart))
 
@@ -236,12 +236,15 @@ def _rectangle(x: float, y: float, width: float, height: float, kind: str, style
     return f'<rect class="{kind}" {size}{styled}/>'
 
 
-def _apart(labels: Sequence[tuple[float, str]], room: float = 13.0) -> list[tuple[float, str]]:
-    """The places of labels, moved down where they would overlap."""
-    placed: list[tuple[float, str]] = []
-    for place, label in sorted(labels):
-        placed.append((max(place, placed[-1][0] + room) if placed else place, label))
-    return placed
+def apart(labels: Sequence[tuple[float, str]], bottom: float, room: float = 13.0) -> list[tuple[float, str]]:
+    """The places of labels, moved down where they would overlap, and up again where they would leave the chart."""
+    ordered = sorted(labels)
+    places: list[float] = []
+    for place, _ in ordered:
+        places.append(max(place, places[-1] + room) if places else place)
+    for n in reversed(range(len(places))):
+        places[n] = min(places[n], bottom if n == len(places) - 1 else places[n + 1] - room)
+    return [(place, label) for place, (_, label) in zip(places, ordered, strict=True)]
 
 
 def _dashed(dashes: str) -> str:

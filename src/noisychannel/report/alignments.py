@@ -56,7 +56,7 @@ def alignments_section(subject: Subject | None, reason: str) -> Section:
 
 
 def _fits(subject: Subject, n: int) -> bool:
-    group, place = list_place(subject, n)
+    group, place = subject.evaluation.place(n)
     output = subject.shown.outputs[group][place][0]
     model = subject.shown.models[group]
     held_out = subject.held_out
@@ -64,17 +64,8 @@ def _fits(subject: Subject, n: int) -> bool:
     return output.hypothesis.complete and max(inputs, len(output.hypothesis.tokens)) <= LONGEST
 
 
-def list_place(subject: Subject, n: int) -> tuple[int, int]:
-    """The group of an item and its place there."""
-    for number, group in enumerate(subject.evaluation.groups):
-        if n < len(group.held_out.inputs):
-            return number, n
-        n -= len(group.held_out.inputs)
-    raise IndexError(n)
-
-
 def _example(subject: Subject, n: int, with_channel: bool, right: bool) -> str:
-    group, place = list_place(subject, n)
+    group, place = subject.evaluation.place(n)
     model, held_out = subject.shown.models[group], subject.held_out
     output = subject.shown.outputs[group][place][0]
     tokens = output.hypothesis.tokens

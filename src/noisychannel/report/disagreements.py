@@ -95,9 +95,8 @@ def _terms(subject: Subject, items: Sequence[int]) -> dict[int, tuple[Weights, H
     """The weights of some items, and the outputs of both systems with every term."""
     assert subject.base is not None
     found = {}
-    places = list(subject.evaluation.places())
     for n in items:
-        group, place = places[n]
+        group, place = subject.evaluation.place(n)
         held_out, model = subject.evaluation.groups[group].held_out, subject.shown.models[group]
         one = HeldOut("", [held_out.inputs[place]], [held_out.features[place]], [held_out.references[place]])
         best = [[system.outputs[group][place][0]] for system in (subject.shown, subject.base)]

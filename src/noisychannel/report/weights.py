@@ -78,7 +78,7 @@ def weights_section(subject: Subject | None, reason: str, samples: int, seed: in
     note = (
         f"The best outputs of each item under every system ({len(candidates.terms_FT):,} in all) are ranked again, "
         "with one weight varied and the others as they were tuned. The line is the metric, the band its 95 % interval, "
-        "the mark the tuned weight. In the grey part the items cannot tell the metric from that of the tuned weight "
+        "the mark the tuned weight. In the shaded part the items cannot tell the metric from that of the tuned weight "
         "(paired bootstrap). A flat line says that the weight hardly matters; a peak, that it does. At the tuned "
         "weight the line can differ from the table: other systems find outputs that the search of this one missed."
     )
