@@ -164,6 +164,7 @@ def test_a_weight_curve_is_what_ranking_again_by_hand_gives(subject: Subject) ->
     candidates = pool.under(tuned.system)
     curve = weight_curve(candidates, tuned.system, tuned.weights, free, subject.evaluation.units, 50, 1)
     assert tuned.weights.channel in curve.values
+    assert len(pool) > 2 * len(subject.held_out.inputs), "lists, not only the best outputs"
     for value, score in list(zip(curve.values, curve.scores, strict=True))[::16]:
         weights = Weights.of({**tuned.weights.by_name(), "channel": float(value)})
         right = 0
