@@ -31,7 +31,7 @@ from noisychannel.report.kinds import kinds_section
 from noisychannel.report.options import PageOptions
 from noisychannel.report.page import make_page
 from noisychannel.report.search_errors import scored_errors, search_errors_section
-from noisychannel.report.section import marked_text, spread
+from noisychannel.report.section import marked_text, shown_text, spread
 from noisychannel.report.subject import Remembering, Subject, make_subject
 from noisychannel.report.symbols import confusions, symbols_section
 from noisychannel.report.training import POINTS, read_losses, thinned, training_section
@@ -210,6 +210,13 @@ def test_differences_are_marked() -> None:
     assert marked_text("ab<c", "abd", True).count("<mark>") == 1
     assert "&lt;c</mark>" in marked_text("ab<c", "abd", True)
     assert "missing" in marked_text("a c", "a b c", False)
+
+
+@pytest.mark.parametrize("characters", [True, False])
+def test_a_text_of_any_length_stays_short(characters: bool) -> None:
+    word = "<" * 100_000
+    for markup in (shown_text(word), marked_text(word, "b", characters), marked_text("b", word, characters)):
+        assert len(markup) < 5000
 
 
 def test_examples_are_spread_evenly() -> None:

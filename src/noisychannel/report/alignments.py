@@ -12,7 +12,7 @@ from noisychannel.decode.sentences import padded
 from noisychannel.ids import EOS
 from noisychannel.pages import escape
 from noisychannel.pages.heat_maps import HeatMap, heat_map
-from noisychannel.report.section import Section, caption, paragraph, shown_text, spread
+from noisychannel.report.section import LONGEST_SYMBOL, Section, beginning, caption, paragraph, shown_text, spread
 from noisychannel.report.subject import Subject
 
 KEY, TITLE = "alignments", "Alignments of examples"
@@ -71,24 +71,25 @@ def _example(subject: Subject, n: int, with_channel: bool, right: bool) -> str:
     tokens = output.hypothesis.tokens
     inputs, outputs = model.input_codec.encode(held_out.inputs[n], held_out.features[n]), [*tokens, EOS]
     (aligned,) = model.score_ids([held_out.inputs[n]], [[tokens]], [held_out.features[n]], align=True)[0]
-    input_names = [*model.input_symbols(held_out.inputs[n], held_out.features[n]), END]
-    output_names = [*model.output_symbols(output), END]
+    input_names = _names([*model.input_symbols(held_out.inputs[n], held_out.features[n]), END])
+    output_names = _names([*model.output_symbols(output), END])
+    pair = f"{beginning(held_out.inputs[n])} and {beginning(output.text)}"
     shares = posteriors(model.models[model.proposer], inputs, outputs)
     best = frozenset((i, j) for j, i in enumerate(aligned.alignment or ()))
     maps = [
         heat_map(
-            HeatMap("direct model", f"Alignment of {held_out.inputs[n]} and {output.text} by the direct model.",
+            HeatMap("direct model", f"Alignment of {pair} by the direct model.",
                     input_names, output_names, shares, "input", "output", "probability", best)
         )
     ]  # fmt: skip
     if with_channel:
         context = model.context(held_out.features[n])
         read = posteriors(model.models["channel"], [*context, *outputs], inputs)
-        before = [model.output_codec.names[i] for i in context]
+        before = _names([model.output_codec.names[i] for i in context])
         best = frozenset((i, j) for i, j in enumerate(aligned.channel_alignment or ()))
         maps.append(
             heat_map(
-                HeatMap("channel", f"Alignment of {held_out.inputs[n]} and {output.text} by the channel.",
+                HeatMap("channel", f"Alignment of {pair} by the channel.",
                         input_names, [*before, *output_names], [list(row) for row in zip(*read, strict=True)],
                         "input", "output", "probability", best)
             )
@@ -100,6 +101,10 @@ def _example(subject: Subject, n: int, with_channel: bool, right: bool) -> str:
         f'<article class="card"><h3 class="{kind}">{title} <small class="faint">({verdict})</small></h3>'
         f'<div class="charts">{"".join(maps)}</div></article>'
     )
+
+
+def _names(symbols: Sequence[str]) -> list[str]:
+    return [beginning(symbol, LONGEST_SYMBOL) for symbol in symbols]
 
 
 @torch.no_grad()

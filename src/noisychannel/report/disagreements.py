@@ -11,7 +11,7 @@ from noisychannel.evaluation.decoding import ROUNDING, with_all_terms
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.pages import escape
 from noisychannel.pages.charts import Bar, bars, table
-from noisychannel.report.section import Section, caption, marked_text, paragraph, plural, shown_text, spread
+from noisychannel.report.section import Section, beginning, caption, marked_text, paragraph, plural, shown_text, spread
 from noisychannel.report.subject import Subject
 
 KEY, TITLE = "disagreements", "Where the channel and the direct model disagree"
@@ -109,7 +109,11 @@ def _example(subject: Subject, n: int, weights: Weights, ours: Hypothesis, alone
     assert subject.base is not None
     held_out = subject.held_out
     reference = held_out.references[n][0]
-    tags = f' <span class="faint">{escape("; ".join(held_out.features[n]))}</span>' if held_out.features[n] else ""
+    tags = (
+        f' <span class="faint">{escape(beginning("; ".join(held_out.features[n])))}</span>'
+        if held_out.features[n]
+        else ""
+    )
     texts = [
         f"<dt>{escape(system.label)}</dt><dd>{marked_text(system.best[n].text, reference, subject.characters)}</dd>"
         for system in (subject.shown, subject.base)

@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 LONGEST_TEXT = 400
 """Characters of a text that a page shows."""
+LONGEST_SYMBOL = 40
+"""Characters of a symbol that a table shows; a word can be long."""
 LONGEST_MARKED = 150
 """Symbols of texts in which differences are marked."""
 
@@ -45,10 +47,14 @@ def caption(text: str) -> str:
     return paragraph(text, "caption")
 
 
+def beginning(text: str, most: int = LONGEST_TEXT) -> str:
+    """A text, or its beginning if it is long: what users' files hold must not make a page large."""
+    return text if len(text) <= most else text[:most] + " …"
+
+
 def shown_text(text: str) -> str:
     """A text of a user as markup; its beginning if it is long."""
-    cut = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + " …"
-    return f'<span class="symbols">{escape(cut)}</span>' if text else '<span class="faint">(nothing)</span>'
+    return f'<span class="symbols">{escape(beginning(text))}</span>' if text else '<span class="faint">(nothing)</span>'
 
 
 def marked_text(text: str, other: str, characters: bool) -> str:

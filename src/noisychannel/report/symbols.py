@@ -9,7 +9,7 @@ from noisychannel.data.edits import GAP, align
 from noisychannel.evaluation.metrics import levenshtein
 from noisychannel.pages.charts import table
 from noisychannel.pages.heat_maps import HeatMap, heat_map
-from noisychannel.report.section import Section, caption, paragraph, spread
+from noisychannel.report.section import LONGEST_SYMBOL, Section, beginning, caption, paragraph, spread
 from noisychannel.report.subject import Subject
 
 KEY, TITLE = "symbols", "Confused symbols"
@@ -99,4 +99,4 @@ def _heat_map(counts: Counter[tuple[str, str]]) -> str:
 
 
 def _shown(symbol: str) -> str:
-    return {GAP: NOTHING, " ": "␣"}.get(symbol, symbol)
+    return {GAP: NOTHING, " ": "␣"}.get(symbol, beginning(symbol, LONGEST_SYMBOL))
