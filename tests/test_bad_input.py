@@ -22,6 +22,7 @@ from noisychannel.arguments.bounds import all_bounds
 from noisychannel.cli.decode import DecodeCommand
 from noisychannel.cli.evaluate import EvaluateCommand
 from noisychannel.cli.main import COMMANDS, main
+from noisychannel.cli.report import ReportCommand
 from noisychannel.cli.reproduce import ReproduceOptions
 from noisychannel.cli.score import ScoreCommand
 from noisychannel.cli.tune import TuneCommand
@@ -41,7 +42,16 @@ from noisychannel.tuning.run import TuneOptions
 from noisychannel.weights import TermSource
 from toys import toy_config
 
-OPTIONS = (RunConfig, TuneCommand, EvaluateCommand, DecodeCommand, ScoreCommand, ReproduceOptions, DemoOptions)
+OPTIONS = (
+    RunConfig,
+    TuneCommand,
+    EvaluateCommand,
+    ReportCommand,
+    DecodeCommand,
+    ScoreCommand,
+    ReproduceOptions,
+    DemoOptions,
+)
 
 
 @pytest.fixture(scope="module")

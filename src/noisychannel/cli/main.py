@@ -61,6 +61,10 @@ COMMANDS = {
         "decode a test set with every system and print one table",
         memory=("--batch-size", "--k1", "--k2", "--samples"),
     ),
+    "report": Command(
+        "write one page about a run: curves, systems, weights, errors, alignments",
+        memory=("--batch_size", "--limit", "--samples"),
+    ),
     "decode": Command(
         "print the best outputs of inputs, with any of the systems",
         f"{LINES_ARE_WHOLE}; with --output, repeat the command with --resume",

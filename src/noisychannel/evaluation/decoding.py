@@ -45,13 +45,29 @@ def _lacks(hypothesis: Hypothesis, needed: Sequence[str]) -> bool:
 
 def search_errors(model: NoisyChannel, held_out: HeldOut, outputs: Sequence[Sequence[Output]]) -> int:
     """How many wrong outputs the search is to blame for: the model itself prefers the (first) reference."""
+    scored = reference_scores(model, held_out, outputs)
+    return sum(is_search_error(outputs[n][0].hypothesis, reference) for n, reference in scored.items())
+
+
+def is_search_error(ours: Hypothesis, reference: Hypothesis) -> bool:
+    """Whether the model prefers a reference to what the search returned."""
+    return not ours.complete or reference.score > ours.score + ROUNDING
+
+
+def reference_scores(
+    model: NoisyChannel, held_out: HeldOut, outputs: Sequence[Sequence[Output]]
+) -> dict[int, Hypothesis]:
+    """The (first) references of wrong outputs as the model scores them, by item.
+
+    What no search may find, however wide, is not its fault, and is left out: unknown symbols, and references that are
+    longer than an output may be.
+    """
     references: dict[int, list[int]] = {}
     for n, texts in enumerate(held_out.references):
         if outputs[n][0].text in texts:
             continue
         ids = model.input_codec.encode(held_out.inputs[n], held_out.features[n])
         reference = model.output_codec.encode(texts[0])
-        # What no search may find, however wide, is not its fault.
         unknown = set(model.output_codec.unknown(texts[0]).symbols)
         copied = model.speller.words(held_out.inputs[n]) if model.settings.allow_unk else []
         if unknown.issubset(copied) and len(reference) <= model.settings.longest_output(len(ids)):
@@ -61,11 +77,7 @@ def search_errors(model: NoisyChannel, held_out: HeldOut, outputs: Sequence[Sequ
         [[tokens] for tokens in references.values()],
         [held_out.features[n] for n in references],
     )
-    best = [outputs[n][0].hypothesis for n in references]
-    return sum(
-        not ours.complete or preferred.score > ours.score + ROUNDING
-        for ours, (preferred,) in zip(best, scored, strict=True)
-    )
+    return {n: hypothesis for n, (hypothesis,) in zip(references, scored, strict=True)}
 
 
 def output_alignments(

@@ -98,7 +98,7 @@ def report_run(
         systems = [] if not options.systems else list(dict.fromkeys([*options.systems, default]))
         table = evaluate_run(run, replace(options, columns=columns[0], systems=systems), reporter)
         against = compare_with(table, default, other, replace(options, columns=columns[1]), reporter)
-    return EvaluationReport(table, _errors_of(run, table, default), against)
+    return EvaluationReport(table, errors_of(run, table, default), against)
 
 
 def shown_of(table: EvaluationTable, results: list[SystemResult], system: str) -> SystemResult:
@@ -114,7 +114,8 @@ def shown_of(table: EvaluationTable, results: list[SystemResult], system: str) -
     return max(reversed(results), key=lambda result: sign * result.measured[metric.name].score)
 
 
-def _errors_of(run: RunDirectory, table: EvaluationTable, system: str) -> Errors:
+def errors_of(run: RunDirectory, table: EvaluationTable, system: str) -> Errors:
+    """The errors of a system by kind; if the table does not have it, of the one that ``shown_of`` finds."""
     shown = shown_of(table, [result for result in table.results if not result.baseline], system)
     direct = None if shown.compared_with is None else table.result(shown.compared_with)
     held_out = table.held_out

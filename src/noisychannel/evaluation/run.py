@@ -14,6 +14,7 @@ from noisychannel.data.rows import Row
 from noisychannel.data.standard_input import check_read_once
 from noisychannel.errors import BadInputError, command_line
 from noisychannel.evaluation.calibration import reliability
+from noisychannel.evaluation.decoded import DecodedSystem, Evaluation
 from noisychannel.evaluation.decoding import average_lagging, output_alignments, search_errors
 from noisychannel.evaluation.group import EvaluationGroup
 from noisychannel.evaluation.held_out import HeldOut
@@ -80,18 +81,24 @@ def evaluate_run(
     reporter: Reporter = Silent(),  # noqa: B008 (no state)
 ) -> EvaluationTable:
     """Decode and measure the test set with every system and baseline."""
-    if options.tokenize is not None and "bleu" not in options.metrics:
-        raise BadInputError("--tokenize is for the metric bleu, which --metrics does not name; leave it out")
-    if options.references and options.columns is not None:
-        raise BadInputError("--columns would be ignored: with --references FILE has inputs alone; leave it out")
-    for name in ("systems", "metrics", "baselines", "references"):
-        values = getattr(options, name)
-        if len(set(values)) < len(values):
-            raise BadInputError(f"{option_name(name)}: something is named twice in {', '.join(values)}")
-    if not options.metrics:
-        raise BadInputError("--metrics: empty; name at least one, such as accuracy")
+    _check(options)
     check_read_once([options.file, *options.references])
     rows = held_out_rows(run, options.file, options.references, options.columns, reporter)
+    return evaluate_rows(run, rows, options, reporter).table
+
+
+def evaluate_rows(
+    run: RunDirectory,
+    rows: Mapping[str, Sequence[Row]],
+    options: EvaluateOptions,
+    reporter: Reporter = Silent(),  # noqa: B008 (no state)
+    n_best: int = 1,
+) -> Evaluation:
+    """Decode and measure test items that have been read, by group. ``options.file`` is their name.
+
+    ``n_best``: how many outputs of each item are kept, if the search of a system ranks so many.
+    """
+    _check(options)
     if not any(rows.values()):
         group = run.header().group
         what = f"has no lines of the group {group!r}" if group else "empty"
@@ -143,11 +150,26 @@ def evaluate_run(
                 group, of_group, own, rows[group], options.file, options.references[1:], options.device, reporter
             )
         )
-    evaluation = _Evaluation(groups, metrics, options, reporter)
+    evaluation = _Evaluation(groups, metrics, options, reporter, n_best)
     # The direct models come first: all others are compared with them.
     results = [evaluation.system(n, system) for n, system in enumerate(systems)]
     baselines = [evaluation.baseline(name, pairs, systems[0].label) for name in dict.fromkeys(options.baselines)]
-    return EvaluationTable(str(run.path), evaluation.held_out, metrics, evaluation.bootstrap, [*baselines, *results])
+    table = EvaluationTable(str(run.path), evaluation.held_out, metrics, evaluation.bootstrap, [*baselines, *results])
+    return Evaluation(table, groups, evaluation.units, evaluation.decoded)
+
+
+def _check(options: EvaluateOptions) -> None:
+    """Refuse options that contradict each other."""
+    if options.tokenize is not None and "bleu" not in options.metrics:
+        raise BadInputError("--tokenize is for the metric bleu, which --metrics does not name; leave it out")
+    if options.references and options.columns is not None:
+        raise BadInputError("--columns would be ignored: with --references FILE has inputs alone; leave it out")
+    for name in ("systems", "metrics", "baselines", "references"):
+        values = getattr(options, name)
+        if len(set(values)) < len(values):
+            raise BadInputError(f"{option_name(name)}: something is named twice in {', '.join(values)}")
+    if not options.metrics:
+        raise BadInputError("--metrics: empty; name at least one, such as accuracy")
 
 
 def _systems_of_all(runs: Sequence[RunDirectory], reporter: Reporter) -> list[str]:
@@ -167,8 +189,15 @@ class _Evaluation:
     """Rows of the table, one after another."""
 
     def __init__(
-        self, groups: Sequence[EvaluationGroup], metrics: Sequence[Metric], options: EvaluateOptions, reporter: Reporter
+        self,
+        groups: Sequence[EvaluationGroup],
+        metrics: Sequence[Metric],
+        options: EvaluateOptions,
+        reporter: Reporter,
+        n_best: int,
     ) -> None:
+        self.n_best = n_best
+        self.decoded: list[DecodedSystem] = []
         self.groups, self.metrics, self.options, self.reporter = groups, metrics, options, reporter
         self.held_out = HeldOut.of_all([group.held_out for group in groups])
         self.units = self.held_out.units(options.resample_by)
@@ -186,11 +215,17 @@ class _Evaluation:
             began = time.perf_counter()
             outputs = [
                 model.batch(
-                    group.held_out.inputs, 1, group.held_out.features, self.options.batch_size, progress, align=False
+                    group.held_out.inputs,
+                    self.kept(model),
+                    group.held_out.features,
+                    self.options.batch_size,
+                    progress,
+                    align=False,
                 )
                 for group, model in zip(self.groups, models, strict=True)
             ]
             seconds = time.perf_counter() - began
+        self.decoded.append(DecodedSystem(system.label, system.tuned, models, outputs))
         best = [n_best[0] for of_group in outputs for n_best in of_group]
         texts = [output.text for output in best]
         sure = [output.confidence for output in best if output.confidence is not None]
@@ -212,6 +247,10 @@ class _Evaluation:
             confidence=confidence,
             reliability=None if confidence is None else reliability(confidence, self._right(texts)),
         )
+
+    def kept(self, model: NoisyChannel) -> int:
+        """How many outputs of each item: a beam search that kept more than its beam might find another best one."""
+        return self.n_best if model.proposer == "direct" else min(self.n_best, model.settings.k2)
 
     def baseline(self, name: str, pairs: Mapping[str, Sequence[Row]], compared_with: str) -> SystemResult:
         """Ask and measure; ``pairs`` are those of training, by group."""

@@ -105,6 +105,22 @@ def sum_interval(
     return _percentiles(np.asarray(signs_K, np.float64) @ scores_KR, level)
 
 
+def curve_intervals(
+    metric: Metric,
+    statistics_KNS: FloatArray,
+    centre: int,
+    samples: int = 1000,
+    seed: int = 1,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Percentile bootstrap intervals of many systems on the same sentences [K, 2], and those of their differences from
+    one of them, the ``centre`` [K, 2]."""
+    scores_KR = _resampled_scores(metric, *_units(statistics_KNS, groups, None), samples, seed)
+    ends = [(1 - level) / 2, (1 + level) / 2]
+    return np.quantile(scores_KR, ends, axis=1).T, np.quantile(scores_KR - scores_KR[centre], ends, axis=1).T
+
+
 def _percentiles(values_R: FloatArray, level: float) -> tuple[float, float]:
     lower, upper = np.quantile(values_R, [(1 - level) / 2, (1 + level) / 2])
     return float(lower), float(upper)

@@ -1,4 +1,4 @@
-"""What all pages for people share: one HTML document without external assets, its style, and data inside it."""
+"""What all pages for people share: one HTML document without external assets, its style, data inside it, and charts."""
 
 from noisychannel.pages.document import asset, document, embedded_json, escape
 

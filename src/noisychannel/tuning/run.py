@@ -112,7 +112,11 @@ def tune_run(
     # EOS counts: with a length of 1 there is only the empty output.
     if settings.max_length is not None and settings.max_length < 2:
         raise BadInputError(f"--max-length: must be at least 2, but is {settings.max_length}")
-    _check_dev(run)
+    if dev_is_training(run):
+        raise BadInputError(
+            f"{run.path}: its dev data are its training pairs, and fit has tuned it on folds; to choose weights "
+            "yourself, train a run with data.dev of its own"
+        )
     terms = dict(map(TermSource.parse, options.terms))
     if len(terms) < len(options.terms):
         raise BadInputError("--terms: two terms have the same name; give each a name of its own")
@@ -141,15 +145,11 @@ def tune_run(
     return tuned
 
 
-def _check_dev(run: RunDirectory) -> None:
-    """Refuse a run of ``fit`` whose dev data are its training pairs."""
+def dev_is_training(run: RunDirectory) -> bool:
+    """Whether the dev data of a run are its training pairs: ``fit`` has then tuned it on folds."""
     sources = run.header().data.sources
     train, dev = ({file.sha256 for file in sources.get(key, {}).values()} for key in ("train", "dev"))
-    if (run.path / FIT).exists() and train and train == dev:
-        raise BadInputError(
-            f"{run.path}: its dev data are its training pairs, and fit has tuned it on folds; to choose weights "
-            "yourself, train a run with data.dev of its own"
-        )
+    return (run.path / FIT).exists() and bool(train) and train == dev
 
 
 def _check_used(options: TuneOptions, needed: Iterable[str], systems: Sequence[System], terms: Iterable[str]) -> None:

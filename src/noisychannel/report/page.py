@@ -1,0 +1,134 @@
+"""The whole page: what it is about, its sections, and the command that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from noisychannel.errors import BadInputError
+from noisychannel.pages import asset, document, escape
+from noisychannel.provenance import provenance
+from noisychannel.report.alignments import alignments_section
+from noisychannel.report.coverage import coverage_section
+from noisychannel.report.disagreements import disagreements_section
+from noisychannel.report.kinds import kinds_section
+from noisychannel.report.learning import learning_section
+from noisychannel.report.options import PageOptions
+from noisychannel.report.search_errors import search_errors_section
+from noisychannel.report.section import Section, paragraph
+from noisychannel.report.subject import (
+    Remembering,
+    Subject,
+    dev_subject,
+    made_by,
+    make_subject,
+    reason_without_items,
+    run_name,
+    weights_of,
+)
+from noisychannel.report.symbols import symbols_section
+from noisychannel.report.systems import systems_section
+from noisychannel.report.training import training_section
+from noisychannel.report.weights import weights_section
+from noisychannel.reporting import Reporter, Silent
+from noisychannel.runs import RunDirectory
+
+MARK = "<!-- noisychannel report -->"
+"""By which a page is known as one of ours."""
+
+
+def make_page(
+    run: RunDirectory,
+    options: PageOptions = PageOptions(),  # noqa: B008 (frozen)
+    command: str = "",
+    reporter: Reporter = Silent(),  # noqa: B008 (no state)
+) -> str:
+    """The report of a run as one HTML document. ``command``: what made it, for the last line."""
+    if options.curve and not options.test:
+        raise BadInputError("--curve: the runs are compared on a test set; name one: noisychannel report RUN TEST")
+    told = Remembering(reporter)
+    reason = reason_without_items(run, options)
+    subject = None if reason else make_subject(run, options, told)
+    if reason:
+        told.say(reason)
+    of_weights = _weights_subject(run, options, subject, told)
+    makers: tuple[Callable[[], Section], ...] = (
+        lambda: systems_section(run, subject, reason),
+        lambda: training_section(run),
+        lambda: learning_section(run, subject, reason, options, told),
+        lambda: weights_section(of_weights, reason, options.samples, options.seed),
+        lambda: disagreements_section(subject, reason),
+        lambda: search_errors_section(subject, reason),
+        lambda: kinds_section(subject, reason),
+        lambda: symbols_section(subject, reason),
+        lambda: alignments_section(subject, reason),
+        lambda: coverage_section(subject, reason),
+    )
+    sections = []
+    with told.counting("sections", len(makers)) as progress:
+        for make in makers:
+            sections.append(make())
+            progress(1)
+    title = f"Report: {run_name(run)}"
+    body = [
+        MARK,
+        f"<header><h1>{escape(title)}</h1>{_summary(run, subject, told.warnings)}{_contents(sections)}</header>",
+    ]
+    body += ["<main>", *(_markup(section) for section in sections), "</main>", _footer(run, command)]
+    styles = asset("noisychannel.pages", "charts.css"), asset("noisychannel.report", "report.css")
+    return document(title, "\n".join(body), styles=styles)
+
+
+def _weights_subject(
+    run: RunDirectory, options: PageOptions, subject: Subject | None, reporter: Remembering
+) -> Subject | None:
+    """The items on which weights are varied: dev data, as for tuning, if the run has any that it was not trained on."""
+    if subject is None or subject.split == "dev" or not subject.shown.tuned[0].system.free:
+        return subject
+    on_dev = replace(options, test="", columns=None, systems=[subject.shown.tuned[0].name], baselines=[])
+    return subject if reason_without_items(run, on_dev) else dev_subject(run, on_dev, reporter)
+
+
+def _summary(run: RunDirectory, subject: Subject | None, warnings: Sequence[str]) -> str:
+    """The most important number, what it was measured on, and what to know about it."""
+    parts = []
+    if subject is not None:
+        metric = subject.table.metrics[0].name
+        value = subject.result.measured[metric]
+        parts.append(
+            f'<p class="headline"><b>{value.score:.2f}{" %" if metric == "accuracy" else ""}</b> '
+            f"<span>{escape(metric.replace('_', ' '))} of "
+            f"<b>{escape(subject.shown.label)}</b> (95 % interval {value.low:.2f} to {value.high:.2f})</span></p>"
+        )
+        parts.append(
+            paragraph(f"On {subject.data}. {subject.shown.label}: {weights_of(subject.shown)}. {made_by(run)}")
+        )
+        if subject.split == "dev":
+            parts.append(
+                '<p class="remark"><b>Measured on dev data.</b> The weights were chosen on these data, so scores on '
+                "new inputs are likely to be lower. Name a test set for an honest measurement.</p>"
+            )
+    else:
+        parts.append(paragraph(made_by(run)))
+    parts += [paragraph(warning, "remark") for warning in warnings]
+    return f'<div class="card summary">{"".join(parts)}</div>'
+
+
+def _contents(sections: Sequence[Section]) -> str:
+    items = "".join(
+        f'<li><a href="#{section.key}">{escape(section.title)}</a></li>' for section in sections if not section.reason
+    )
+    return f'<nav aria-label="Sections"><ul>{items}</ul></nav>'
+
+
+def _markup(section: Section) -> str:
+    body = section.body or paragraph(f"Left out. {section.reason}", "remark")
+    return f'<section id="{section.key}"><h2>{escape(section.title)}</h2>{body}</section>'
+
+
+def _footer(run: RunDirectory, command: str) -> str:
+    known = provenance()
+    commit = f", commit {known['commit']}" if known["commit"] else ""
+    versions = f"noisychannel {known['noisychannel']}{commit}, torch {known['torch']}"
+    made = f"<p>Made by: <code>{escape(command)}</code></p>" if command else ""
+    return f"<footer>{made}{paragraph(f'{versions}. {made_by(run)}')}</footer>"
