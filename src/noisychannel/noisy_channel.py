@@ -32,6 +32,8 @@ from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, did_you_mean, shortened
 from noisychannel.outputs import OnlineText, Output, Speller
 from noisychannel.reporting import Advance, no_progress
+from noisychannel.run_files import NGRAMS
+from noisychannel.run_ngrams import load_ngram
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS
 from noisychannel.weights import UNTUNED, TermSource, TunedSystem, known_terms, read_system
@@ -374,6 +376,8 @@ def _needed_terms(
             suggestion = did_you_mean(name, (*TERMS, *known))
             if name == "seen":
                 suggestion = f": the run has no counts of its training pairs; {run.adding_seen()}"
+            if name in (f"ngram_{of}" for of in NGRAMS):
+                suggestion = f"; {run.adding_ngram(name.removeprefix('ngram_'))}"
             raise BadInputError(
                 f"{run.path}: the weight {name} is {weights.extra[name]}, but there is no such term{suggestion}"
             )
@@ -401,6 +405,8 @@ def _load_term(run: RunDirectory, source: TermSource, device: torch.device) -> n
             return run.load_word_list(device)
         case "seen":
             return run.load_seen(device)
+        case "ngram_pairs" | "ngram_outputs":
+            return load_ngram(run, source.kind.removeprefix("ngram_"), device)
         case _:
             return run.load_model("lm", device)
 

@@ -137,6 +137,17 @@ class SeenMetadata(Record):
     """How many of them are different."""
 
 
+@dataclass(frozen=True)
+class NGramMetadata(Record):
+    """Of the file of an n-gram model."""
+
+    symbols: int
+    """The size of the output vocabulary."""
+    order: int
+    features: bool
+    """Whether the outputs began with features."""
+
+
 class _Arguments(ClosedRecord):
     """Of the constructor of a model."""
 

@@ -28,7 +28,7 @@ from noisychannel.models.seen import Seen
 from noisychannel.models.word_list import Trie, WordList
 from noisychannel.packaged import find_run
 from noisychannel.recorded_run import RecordedRun
-from noisychannel.run_files import SEEN, directory_name
+from noisychannel.run_files import directory_name
 from noisychannel.run_records import FORMAT, ModelMetadata, ModelRecord, SeenMetadata, WordListMetadata
 from noisychannel.schemas import parse_metadata, read_record
 from noisychannel.tensors import load_metadata, load_shapes, load_tensors, save_tensors
@@ -241,7 +241,7 @@ class RunDirectory(RecordedRun):
     @property
     def has_seen(self) -> bool:
         """Whether the run has counts of its training pairs. If they were written and are missing, loading fails."""
-        return self.seen_file.exists() or SEEN in self.header().files
+        return self.was_counted(self.seen_file)
 
     def write_seen(self, seen: Seen) -> None:
         pairs, different = seen.size

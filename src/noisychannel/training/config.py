@@ -17,6 +17,10 @@ from noisychannel.models.registry import ROLES, Role
 DEFAULT_UPDATES = 20_000
 
 
+Order = Annotated[int, Bounds(least=0, most=6)]
+"""The symbols of an n-gram."""
+
+
 class Limits(NamedTuple):
     """Where a training ends, unless patience ends it before."""
 
@@ -58,6 +62,20 @@ class ModelConfig:
     word_list: bool = False
     copy: bool = False
     copy_start: Annotated[float, Bounds(least=0, most=100)] = 3.0
+
+
+@dataclass(kw_only=True)
+class NGramConfig:
+    """N-gram models of outputs, further terms of the objective. They are counted, not trained.
+
+    Args:
+        pairs: The order of a model of the outputs of the training pairs: the term ngram_pairs, which is usually
+            subtracted. 0 for none.
+        outputs: The order of a model of what the language model is trained on: the term ngram_outputs. 0 for none.
+    """
+
+    pairs: Order = 0
+    outputs: Order = 0
 
 
 @dataclass(kw_only=True)
@@ -127,6 +145,7 @@ class RunConfig:
         lm: p(output).
         seq2seq: The sequence-to-sequence baseline without attention.
         attention: The sequence-to-sequence baseline with attention.
+        ngrams: N-gram models of outputs.
         training: How every model is trained.
     """
 
@@ -142,6 +161,7 @@ class RunConfig:
     lm: ModelConfig = field(default_factory=lambda: ModelConfig(num_layers=2))
     seq2seq: ModelConfig = field(default_factory=lambda: ModelConfig(bidirectional=True))
     attention: ModelConfig = field(default_factory=lambda: ModelConfig(bidirectional=True))
+    ngrams: NGramConfig = field(default_factory=NGramConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def model(self, role: Role) -> ModelConfig:
