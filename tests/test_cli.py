@@ -251,7 +251,7 @@ def test_unknown_commands_and_options(trained: Path, capsys) -> None:
         ("--lm.bidirectional true", "lm.bidirectional"),
         (
             "--models chanel",
-            "--models: must be one or more of direct, channel, lm, seq2seq, attention, but is 'chanel'",
+            "--models: must be one or more of direct, channel, lm, seq2seq, attention, transformer, but is 'chanel'",
         ),
         ("--models [lm,lm]", "models: duplicate model"),
         ("--data.columns input,ouput", "data.columns: unknown column 'ouput'"),

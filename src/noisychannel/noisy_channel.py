@@ -215,7 +215,8 @@ class NoisyChannel:
         if self.confidence is None:
             return n_best
         # A beam search ranks as many outputs as it keeps, but at least k2: more could change which is the best.
-        most = self.confidence.n_best if self.proposer == "direct" else min(self.confidence.n_best, self.settings.k2)
+        searched = self.proposer == "direct" and not self.settings.per_symbol
+        most = self.confidence.n_best if searched else min(self.confidence.n_best, self.settings.k2)
         return max(n_best, most)
 
     def _aligned(

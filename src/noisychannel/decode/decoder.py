@@ -49,6 +49,9 @@ class NoisyChannelDecoder(BaseDecoder):
         sources = {name: term for name, term in used.items() if name == "lm" or scores_prefixes(term)}
         self.models = Models(self._direct, channel, sources)
         self.final = {name: scorer_of(term, settings) for name, term in used.items() if name not in sources}
+        if settings.per_symbol:  # the direct model alone searches
+            scorers = self._scorers()
+            self.final = {name: scorer for name, scorer in scorers.items() if name not in ("direct", "length")}
         self.plan = SearchPlan(weights, settings, self.barred)
         self.sizes = ModelSizes.of(self.models, self.device)
 
@@ -76,6 +79,10 @@ class NoisyChannelDecoder(BaseDecoder):
                 not given, such an input raises ``SearchTooLargeError``.
         """
         contexts = checked(inputs, contexts, n_best)
+        if self.settings.per_symbol:
+            alone = self.reweighted(Weights(direct=1.0), self.settings.for_direct())
+            proposed = alone.decode(inputs, max(n_best, self.settings.k2), contexts, False, watch, refuse)
+            return self.finished(inputs, contexts, proposed, n_best, align, refuse)
         found: list[list[Hypothesis]] = [[] for _ in inputs]
         plan = replace(self.plan, budget=self._budget(max(n_best, self.settings.k2) if self.final else n_best))
         for size in sorted({len(context) for context in contexts}):
