@@ -27,6 +27,7 @@ class SearchKeywords(TypedDict, total=False):
     memory: float | None
     products: SearchProducts
     per_symbol: bool
+    channel_words: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,9 @@ class SearchSettings:
             a CPU tf32 is the same as ieee.
         per_symbol: Divide each term by its own length: the channel's by that of the input, others by that of the
             output. The proposing model alone searches, and the objective ranks at least k2 of its outputs.
+        channel_words: The channel's softmax in the search runs over the words of the input and this number of the most
+            frequent ones, which is faster with a large vocabulary. Outputs that the search has found are then scored
+            again with the whole softmax, and ranked by that. If not given, it is whole in the search, too.
     """
 
     k1: Count = 20
@@ -67,6 +71,7 @@ class SearchSettings:
     memory: Annotated[float, Bounds(above=0, most=2**20)] | None = None
     products: SearchProducts = "ieee"
     per_symbol: bool = False
+    channel_words: CountOrZero | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -99,7 +104,7 @@ class SearchSettings:
 
     def for_direct(self) -> SearchSettings:
         """The same search by the direct model alone."""
-        return replace(self, channel_alignment="marginal", lm_proposals=0, per_symbol=False)
+        return replace(self, channel_alignment="marginal", lm_proposals=0, per_symbol=False, channel_words=None)
 
     def finds_all_of(self, other: SearchSettings) -> bool:
         """Whether it is another search, or a wider one that is else the same: its lists can be judged alike."""
@@ -115,7 +120,10 @@ class SearchSettings:
 
     def record(self) -> dict[str, Any]:
         """For weights.json and results: everything that can change the outputs of a search."""
-        later = {"per_symbol": False}  # what earlier versions do not know is left out if it is off
+        later = {
+            "per_symbol": False,
+            "channel_words": None,
+        }  # what earlier versions do not know is left out if it is off
         return {name: x for name, x in asdict(self).items() if name != "memory" and (name, x) not in later.items()}
 
     @staticmethod
