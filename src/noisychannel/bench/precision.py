@@ -1,9 +1,8 @@
 """What a rougher search brings, and what it changes: one row for each kind of ``products``, or of ``channel_words``.
 
 A search in TF32 or bfloat16, or with a channel whose softmax runs over some words, scores its outputs again, exactly.
-So three questions matter: how many best outputs are
-others than those of the exact search, by how much the search's own scores were wrong, and how much worse the outputs
-are, by their exact scores. EOS gets a higher score than random weights give it, so that outputs end.
+So three questions matter: how many best outputs are others than those of the exact search, by how much the search's own
+scores were wrong, and how much worse the outputs are, by their exact scores. EOS gets a higher score than random weights give it, so that outputs end.
 """
 
 from __future__ import annotations
