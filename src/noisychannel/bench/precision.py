@@ -2,7 +2,8 @@
 
 A search in TF32 or bfloat16, or with a channel whose softmax runs over some words, scores its outputs again, exactly.
 So three questions matter: how many best outputs are others than those of the exact search, by how much the search's own
-scores were wrong, and how much worse the outputs are, by their exact scores. EOS gets a higher score than random weights give it, so that outputs end.
+scores were wrong, and how much worse the outputs are, by their exact scores. EOS gets a higher score than random
+weights give it, so that outputs end.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def compared(
         losses = [other.score - exact[0].score for other, exact in zip(expected, again, strict=True) if other.complete]
         partial = f" ({len(found) - len(whole)} partial)" if len(whole) < len(found) else ""
         yield (
-            f"| {name} | {len(inputs)} | {system} | {kind} | {len(inputs) / seconds[kind]:.2f} "
+            f"| {name} | {len(inputs)} | {system} | {kind} | {len(inputs) / seconds[kind]:.3g} "
             f"| {others} of {len(found)}{partial} | {error:.1e} | {max(0.0, *losses, 0.0):.1e} |"
         )
 
