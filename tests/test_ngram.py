@@ -24,6 +24,8 @@ from noisychannel.data.augment import AugmentConfig
 from noisychannel.data.corpus import Sequences
 from noisychannel.decode.beam_decoder import BeamDecoder
 from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.experiments.rows import SystemRow
+from noisychannel.experiments.training import is_finished
 from noisychannel.ids import BOS, EOS
 from noisychannel.models.kneser_ney import FEW_DATA
 from noisychannel.models.ngram import NGram
@@ -292,6 +294,18 @@ def test_tuning_may_move_the_weight_to_either_side(run: Path, trained: Path) -> 
     assert weight.start < 0
     assert weight.value(np.array([-3.0, 3.0])).tolist() == pytest.approx([-0.9, 0.9])
     assert main(["evaluate", str(run), str(trained.parent / "dev.tsv"), "--systems", tuned.name]) == 0
+
+
+def test_an_experiment_counts_what_a_trained_run_lacks(run: Path) -> None:
+    config = parse_config(run / "config.yaml")
+    assert is_finished(config)
+    config.ngrams.outputs = 2
+    assert not is_finished(config)
+    train_run(config, listen=lambda event: None, say=lambda line: None)
+    assert is_finished(config)
+    assert SystemRow(
+        name="a", system="direct+lm+ngram_pairs", models={"direct": "x", "lm": "y", "ngram_pairs": "x"}
+    ).terms == {"ngram_pairs": "ngram_pairs"}
 
 
 def test_an_order_that_cannot_be_is_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
