@@ -198,7 +198,8 @@ class RunDirectory(RecordedRun):
         again = self.training_again(role)
         record = read_record(self.model_config_file(role), ModelRecord, again, [FORMAT])
         if not record.could_be(role):
-            held = record.role or " or ".join(other for other in ROLES if record.could_be(other)) or record.class_
+            named = "" if record.role == role else record.role  # a model of another class under the right name
+            held = named or " or ".join(other for other in ROLES if record.could_be(other)) or record.class_
             raise NoisyChannelError(
                 f"{self.model_dir(role)}: holds the {held} model, not the {role} model; "
                 f"restore the {role} model from a copy, or {again}"
