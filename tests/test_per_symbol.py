@@ -118,7 +118,7 @@ def test_searches_that_compare_prefixes_refuse_it() -> None:
     direct = random_models(5, 6).direct
     with pytest.raises(ValueError, match="per_symbol must be off for online decoding"):
         OnlineDecoder(NoisyChannelDecoder(direct, settings=SETTINGS))
-    with pytest.raises(ValueError, match="per_symbol must be off"):
+    with pytest.raises(ValueError, match="per_symbol and channel_words must be off"):
         ReferenceDecoder(direct, settings=SETTINGS)
     with pytest.raises(ValueError, match="per_symbol"):
         SearchSettings(per_symbol=1)  # type: ignore[arg-type]

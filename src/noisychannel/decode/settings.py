@@ -36,7 +36,7 @@ class SearchSettings:
 
     Args:
         k1: Proposals of the direct model for each cell.
-        k2: Survivors of each cell. Beam search (seq2seq, attention) uses it as its beam size.
+        k2: Survivors of each cell. Beam search (attention, seq2seq, transformer) uses it as its beam size.
         max_length: Longest output in symbols, EOS included.
         max_growth: How many symbols longer than its input an output may be. If neither this nor max_length is given,
             the longest output is twice as long as its input plus ten.
