@@ -1,7 +1,7 @@
 """Sentences per second of the search: ``noisychannel.bench.decode`` with all its options.
 
 python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE]
-                            [--parts rates,reference,growth,precision,counts,profile]
+                            [--parts rates,reference,growth,precision,channel_words,counts,profile]
 """
 
 from __future__ import annotations

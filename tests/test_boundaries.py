@@ -211,7 +211,8 @@ def test_a_run_without_a_proposing_model_is_not_evaluated(run: Path, pairs: str,
     shutil.rmtree(run / "direct")
     change(run / "run.json", lambda record: [record["files"].pop(n) for n in list(record["files"]) if "direct/" in n])
     line = fails(capsys, "evaluate", str(run), pairs)
-    assert f"{run}: no model proposes outputs (direct, attention or seq2seq) for each item of {pairs}; train" in line
+    proposing = "(direct, attention, seq2seq, transformer)"
+    assert f"{run}: no model proposes outputs {proposing} for each item of {pairs}; train" in line
     carry_out(pasted(line))
     assert main(["evaluate", str(run), pairs]) == 0
 
@@ -331,7 +332,7 @@ LM = ("systems", "direct+lm")
         ("weights.json", set_at("default", value="direct+x"), "default: there is no system 'direct\\+x'"),
         ("weights.json", lambda record: record.pop("systems"), "systems: missing"),
         ("weights.json", set_at("systems", value=[]), "systems: must be an object"),
-        ("direct/config.json", set_at("class", value="Transformer"), "class: must be one of SSNT, LanguageModel"),
+        ("direct/config.json", set_at("class", value="Perceptron"), "class: must be one of SSNT, LanguageModel"),
         ("direct/config.json", set_at("arguments", "hidden_size", value=-3), "hidden_size: must be at least 1"),
         ("direct/config.json", set_at("arguments", "dropout", value=7.0), "dropout: must be at least 0 and less than"),
         ("direct/config.json", set_at("arguments", "width", value=7), "width: unknown key"),

@@ -282,6 +282,7 @@ def variants() -> dict[str, Codec]:
         "no feature": Codec(words, Words(), ["a", "b"], []),
         "a word like the feature": Codec(words, Words(), ["<V>", "a", "b"], []),
         "characters": Codec(TextConfig(), Characters(), ["a", "b"], ["V"]),
+        "without spaces": Codec(TextConfig(remove_spaces=True), Characters(), ["a", "b"], ["V"]),
     }
 
 

@@ -445,3 +445,14 @@ for kernel, dtype, constants in (
 """
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, env=environment)
+
+
+def test_symbols_that_one_side_leaves_out_count_nothing() -> None:
+    """A search over some words has -inf for places that a sentence does not need."""
+    a, c, _ = scores(2, 5, 4, 37, scale=3.0)
+    a[0, :, 30:] = -math.inf
+    a[1, 2] += 80.0
+    exact = oracles.joint_log_normaliser(a.double(), c.double())
+    found = fused.log_normaliser(a.to(DEVICE), c.to(DEVICE), "ieee").cpu()
+    for normaliser in (found, portable.log_normaliser(a, c)):
+        assert torch.allclose(normaliser.double(), exact, rtol=1e-6, atol=1e-5)

@@ -181,6 +181,25 @@ def test_each_side_has_its_own_way_of_being_cut(shop: Workshop) -> None:
     assert direct(prepared) == ([["der", "hund", "bellt", "<eos>"]], [["a", "#", " ", "#", "<eos>"]])
 
 
+def test_chinese_needs_no_segmentation(shop: Workshop) -> None:
+    """Segmented or not, the input is the same characters; the output is words."""
+    config = {"input": TextConfig(units="characters", remove_spaces=True), "output": TextConfig(units="words")}
+    for line in ("我 爱\u3000你", "我爱你", " 我爱 你 "):
+        prepared = shop.prepare(f"{line}\ti love you\n", **config)
+        assert direct(prepared) == ([["我", "爱", "你", "<eos>"]], [["i", "love", "you", "<eos>"]])
+        assert prepared.input_codec.encode("你 爱 我") == prepared.input_codec.encode("你爱我")
+    spaced = shop.prepare("我 爱 你\ti love you\n", input=TextConfig(), output=TextConfig(units="words"))
+    assert direct(spaced)[0] == [["我", " ", "爱", " ", "你", "<eos>"]]
+
+
+def test_chinese_subwords_cross_the_spaces_of_a_segmentation(shop: Workshop) -> None:
+    text = "".join(f"{line}\tx\n" for line in ("我 爱 你", "我爱你", "他 爱你", "你 爱 他") * 10)
+    config = TextConfig(units="subwords", max_size=12, remove_spaces=True)
+    codec = shop.prepare(text, input=config, output=TextConfig(units="words")).input_codec
+    assert codec.encode("我 爱 你") == codec.encode("我爱你")
+    assert any(len(symbol.strip("▁")) > 1 for symbol in codec.symbols)
+
+
 def test_subwords_are_trained_on_train_and_unpaired_outputs(shop: Workshop) -> None:
     # "wolf" stands in the unpaired outputs only: it is one piece where they are read, and four letters where not.
     animals = "ab\tfox owl\nba\tan owl and a fox\n" * 20

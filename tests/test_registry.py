@@ -46,6 +46,7 @@ def test_only_the_encoders_that_may_are_bidirectional() -> None:
         "channel": False,
         "seq2seq": True,
         "attention": True,
+        "transformer": True,
     }
     assert built["seq2seq"].attention is None
     assert built["attention"].attention is not None
@@ -91,8 +92,9 @@ def test_a_key_that_a_role_refuses_is_refused_by_the_configuration(role: Role) -
     config = RunConfig()
     config.check()
     for key, reason in ROLES[role].refuses.items():
-        changed = replace(config, **{role: replace(config.model(role), **{key: True})})
-        with pytest.raises(BadInputError, match=rf"^{role}\.{key}: .*; set it to false$") as caught:
+        value, remedy = (True, "set it to false") if key != "embedding_size" else (8, "leave it out")
+        changed = replace(config, **{role: replace(config.model(role), **{key: value})})
+        with pytest.raises(BadInputError, match=rf"^{role}\.{key}: .*; {remedy}$") as caught:
             changed.check()
         assert reason in str(caught.value)
     assert ("word_list" in ROLES[role].refuses) == (role != "lm")

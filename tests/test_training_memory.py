@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from noisychannel import devices
 from noisychannel.errors import BadInputError
 from noisychannel.models.registry import ROLES, Role
 from noisychannel.training import memory, run
-from noisychannel.training.config import ModelConfig, RunConfig
+from noisychannel.training.config import ModelConfig, RunConfig, TransformerConfig
 from noisychannel.training.run import train_run
 from toys import toy_config
 
@@ -38,7 +39,8 @@ def test_parameters_are_counted_without_building_the_model(
     bidirectional: bool,
     symbols: tuple[int, int],
 ) -> None:
-    sizes = ModelConfig(
+    kind = partial(TransformerConfig, num_heads=1) if role == "transformer" else ModelConfig
+    sizes = kind(
         hidden_size=hidden_size, num_layers=num_layers, embedding_size=embedding_size, bidirectional=bidirectional
     )
     description = ROLES[role].describe(sizes, {"input": symbols[0], "output": symbols[1]})

@@ -32,7 +32,8 @@ def explain(line: DecodedLine, model: NoisyChannel, width: int | None = None) ->
         table.add_row(output.text + ("" if h.complete else " …"), *cells, *(terms.get(name, "–") for name in names[3:]))
     drawn = io.StringIO()
     Console(file=drawn, highlight=False, width=width).print(table, markup=False)
-    parts = [drawn.getvalue() + "weights: " + ", ".join(f"{name} {weight:.3g}" for name, weight in weights.items())]
+    kind = "weights of terms per symbol: " if model.settings.per_symbol else "weights: "
+    parts = [drawn.getvalue() + kind + ", ".join(f"{name} {weight:.3g}" for name, weight in weights.items())]
     parts += [
         f"unknown {kind}, read as <unk>: {first_names(names)}"
         for kind, names in line.unknown._asdict().items()

@@ -32,6 +32,8 @@ from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, did_you_mean, shortened
 from noisychannel.outputs import OnlineText, Output, Speller
 from noisychannel.reporting import Advance, no_progress
+from noisychannel.run_files import NGRAMS
+from noisychannel.run_ngrams import load_ngram
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS
 from noisychannel.weights import UNTUNED, TermSource, TunedSystem, known_terms, read_system
@@ -213,7 +215,8 @@ class NoisyChannel:
         if self.confidence is None:
             return n_best
         # A beam search ranks as many outputs as it keeps, but at least k2: more could change which is the best.
-        most = self.confidence.n_best if self.proposer == "direct" else min(self.confidence.n_best, self.settings.k2)
+        searched = self.proposer == "direct" and not self.settings.per_symbol
+        most = self.confidence.n_best if searched else min(self.confidence.n_best, self.settings.k2)
         return max(n_best, most)
 
     def _aligned(
@@ -374,6 +377,8 @@ def _needed_terms(
             suggestion = did_you_mean(name, (*TERMS, *known))
             if name == "seen":
                 suggestion = f": the run has no counts of its training pairs; {run.adding_seen()}"
+            if name in (f"ngram_{of}" for of in NGRAMS):
+                suggestion = f"; {run.adding_ngram(name.removeprefix('ngram_'))}"
             raise BadInputError(
                 f"{run.path}: the weight {name} is {weights.extra[name]}, but there is no such term{suggestion}"
             )
@@ -401,6 +406,8 @@ def _load_term(run: RunDirectory, source: TermSource, device: torch.device) -> n
             return run.load_word_list(device)
         case "seen":
             return run.load_seen(device)
+        case "ngram_pairs" | "ngram_outputs":
+            return load_ngram(run, source.kind.removeprefix("ngram_"), device)
         case _:
             return run.load_model("lm", device)
 

@@ -73,9 +73,8 @@ class RecordedRun(RunFiles):
             self._write_header(replace(header, files={**header.files, **prepared}))
 
     def _prepared_checksums(self) -> dict[str, str]:
-        """Of the vocabularies and of the counts of pairs, as far as they exist."""
-        files = [*self.vocabulary_files(), *([self.seen_file] if self.seen_file.exists() else [])]
-        return {self._name(file): checksum(file) for file in files}
+        """Of the vocabularies and of what was counted, as far as they exist."""
+        return {self._name(file): checksum(file) for file in (*self.vocabulary_files(), *self.counted_files())}
 
     def _write_header(self, header: RunHeader) -> None:
         record = {**asdict(header), "files": dict(sorted(header.files.items()))}
@@ -119,12 +118,17 @@ class RecordedRun(RunFiles):
     def word_list_checksum(self) -> str:
         return self._checksum(self.word_list_file, "lm")
 
-    def seen_checksum(self) -> str:
-        return self._recorded(self.seen_file) or checksum(self.seen_file)
+    def counted_checksum(self, file: Path) -> str:
+        """Of a file that was written when the data was prepared."""
+        return self._recorded(file) or checksum(file)
 
-    def seen_is_intact(self) -> bool:
-        """Whether the counts of the training pairs are there, and are those that were recorded."""
-        return self.seen_file.is_file() and self._recorded(self.seen_file) == checksum(self.seen_file)
+    def is_intact(self, file: Path) -> bool:
+        """Whether such a file is there, and is the one that was recorded."""
+        return file.is_file() and self._recorded(file) == checksum(file)
+
+    def was_counted(self, file: Path) -> bool:
+        """Whether such a file exists, or was written and is missing: then loading it fails."""
+        return file.exists() or self._name(file) in self.header().files
 
     def _checksum(self, file: Path, role: str) -> str:
         recorded = None if self.state_file(role).exists() else self._recorded(file)

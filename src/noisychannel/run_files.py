@@ -9,6 +9,8 @@
                                   stopped.safetensors if a limit ended it, so that it can be continued
     lm/word_list.safetensors      the outputs that the language model was trained on, if lm.word_list is set
     seen.safetensors              counts of the training pairs, if a model of outputs given inputs is trained
+    ngram_pairs.safetensors, ngram_outputs.safetensors
+                                  n-gram models of the outputs of the pairs and of all outputs, if ngrams asks for them
     metrics.jsonl                 one record per line: training losses, dev perplexities
     weights.json                  the tuned weights, if the run has been tuned
     fit.json, data/               if ``fit`` made the run: what it chose and measured, and its pairs
@@ -30,7 +32,9 @@ FIT = "fit.json"
 """What ``fit`` chose and measured, if it made the run."""
 SEEN = "seen.safetensors"
 """The term made from counts of the training pairs."""
-OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard", FIT, SEEN)
+NGRAMS = {name: f"ngram_{name}.safetensors" for name in ("pairs", "outputs")}
+"""The n-gram models: of the outputs of the training pairs, of all outputs."""
+OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard", FIT, SEEN, *NGRAMS.values())
 WORK = ".fit"
 """Where ``fit`` works, inside the run that it makes."""
 HIDDEN_FILES = (".data", ".lock", ".old", WORK)
@@ -95,6 +99,15 @@ class RunFiles:
         """Exists if the run has, or is going to have, a model of outputs given inputs."""
         return self.path / SEEN
 
+    def ngram_file(self, name: str) -> Path:
+        """``name``: pairs or outputs. Exists if the configuration asks for it."""
+        return self.path / NGRAMS[name]
+
+    def counted_files(self) -> list[Path]:
+        """What is counted when data is prepared, as far as it exists."""
+        files = [self.seen_file, *map(self.ngram_file, NGRAMS)]
+        return [file for file in files if file.exists()]
+
     def vocabulary_files(self) -> list[Path]:
         """Those that exist."""
         return [self.path / name for name in VOCABULARIES if (self.path / name).exists()]
@@ -122,13 +135,17 @@ class RunFiles:
         """The command that trains one model anew."""
         return f"train it again: {shlex.join(['rm', '-rf', str(self.model_dir(role))])} && {self.training()}"
 
-    def counting_again(self) -> str:
-        """The command that counts the training pairs anew."""
-        return f"count again: {shlex.join(['rm', '-f', str(self.seen_file)])} && {self.training()}"
+    def counting_again(self, file: Path | None = None) -> str:
+        """The command that counts anew what is in a file; the training pairs if not given."""
+        return f"count again: {shlex.join(['rm', '-f', str(file or self.seen_file)])} && {self.training()}"
 
     def adding_seen(self) -> str:
         """The command that counts the training pairs of a run of an earlier version."""
         return f"count them, which trains nothing: {self.training()}"
+
+    def adding_ngram(self, name: str) -> str:
+        """The command that adds an n-gram model to a run."""
+        return f"add it, which trains nothing: {self.training()} --ngrams.{name} 3"
 
     def starting_over(self) -> str:
         """The command that trains everything anew."""

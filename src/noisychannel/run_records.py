@@ -137,6 +137,17 @@ class SeenMetadata(Record):
     """How many of them are different."""
 
 
+@dataclass(frozen=True)
+class NGramMetadata(Record):
+    """Of the file of an n-gram model."""
+
+    symbols: int
+    """The size of the output vocabulary."""
+    order: int
+    features: bool
+    """Whether the outputs began with features."""
+
+
 class _Arguments(ClosedRecord):
     """Of the constructor of a model."""
 
@@ -144,8 +155,11 @@ class _Arguments(ClosedRecord):
         for name, value in vars(self).items():
             if type(value) is int and value < 1:
                 raise ValueError(f"{name}: must be at least 1, but is {value}")
-            if name == "dropout" and not 0 <= value < 1:
+            if name in ("dropout", "label_smoothing") and not 0 <= value < 1:
                 raise ValueError(f"{name}: must be at least 0 and less than 1, but is {value}")
+        sizes = vars(self)
+        if "num_heads" in sizes and sizes["hidden_size"] % sizes["num_heads"]:
+            raise ValueError("hidden_size: must be a multiple of num_heads")
 
 
 @cache

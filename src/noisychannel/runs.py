@@ -28,7 +28,7 @@ from noisychannel.models.seen import Seen
 from noisychannel.models.word_list import Trie, WordList
 from noisychannel.packaged import find_run
 from noisychannel.recorded_run import RecordedRun
-from noisychannel.run_files import SEEN, directory_name
+from noisychannel.run_files import directory_name
 from noisychannel.run_records import FORMAT, ModelMetadata, ModelRecord, SeenMetadata, WordListMetadata
 from noisychannel.schemas import parse_metadata, read_record
 from noisychannel.tensors import load_metadata, load_shapes, load_tensors, save_tensors
@@ -198,7 +198,8 @@ class RunDirectory(RecordedRun):
         again = self.training_again(role)
         record = read_record(self.model_config_file(role), ModelRecord, again, [FORMAT])
         if not record.could_be(role):
-            held = record.role or " or ".join(other for other in ROLES if record.could_be(other)) or record.class_
+            named = "" if record.role == role else record.role  # a model of another class under the right name
+            held = named or " or ".join(other for other in ROLES if record.could_be(other)) or record.class_
             raise NoisyChannelError(
                 f"{self.model_dir(role)}: holds the {held} model, not the {role} model; "
                 f"restore the {role} model from a copy, or {again}"
@@ -241,7 +242,7 @@ class RunDirectory(RecordedRun):
     @property
     def has_seen(self) -> bool:
         """Whether the run has counts of its training pairs. If they were written and are missing, loading fails."""
-        return self.seen_file.exists() or SEEN in self.header().files
+        return self.was_counted(self.seen_file)
 
     def write_seen(self, seen: Seen) -> None:
         pairs, different = seen.size

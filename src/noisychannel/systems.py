@@ -4,9 +4,9 @@
 
 A system is named by its terms, such as ``direct+channel+lm`` or ``direct+lm+word_list``. The length bias is free in all
 of them but the proposing model alone. Only the ratios of the weights matter, so one weight of every system is 1: that
-of the direct model, or of the channel if the direct model only proposes (``channel+lm``). ``attention`` and ``seq2seq``
-propose in place of the direct model (by beam search, and the other terms rerank what it finds); their log-probability
-is then the term ``direct``.
+of the direct model, or of the channel if the direct model only proposes (``channel+lm``). ``attention``, ``seq2seq``
+and ``transformer`` propose in place of the direct model (by beam search, and the other terms rerank what it finds);
+their log-probability is then the term ``direct``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from noisychannel.errors import BadInputError, did_you_mean
 
 FloatArray = npt.NDArray[np.float64]
 
-PROPOSERS = ("direct", "attention", "seq2seq")
+PROPOSERS = ("direct", "attention", "seq2seq", "transformer")
 """The models that can propose outputs; the first searches the chart, the others by beam search."""
 
 
@@ -207,13 +207,13 @@ def unused_settings(proposers: Iterable[str], with_channel: bool, reranks: bool 
     unused: dict[str, str] = {}
     if "direct" not in proposers:
         unused |= dict.fromkeys(
-            ("k1", "search", "lm_proposals", "products"),
+            ("k1", "search", "lm_proposals", "products", "channel_words"),
             f"the beam search of {' and '.join(proposers)} has no use for it",
         )
     if not with_channel:
-        unused["channel_alignment"] = "the channel has no weight"
+        unused |= dict.fromkeys(("channel_alignment", "channel_words"), "the channel has no weight")
     if reranks:
-        searched = ("k1", "k2", "max_length", "max_growth", "lm_proposals", "allow_unk", "products")
+        searched = ("k1", "k2", "max_length", "max_growth", "lm_proposals", "allow_unk", "products", "channel_words")
         unused |= dict.fromkeys(searched, "nothing is searched with --rerank")
     return unused
 

@@ -14,9 +14,9 @@ from noisychannel.schemas import ClosedRecord, Record
 FORMAT = 2
 """Of weights.json. Version 0.1 wrote none; there a language model's word list was part of the language model."""
 
-TermKind = Literal["word_list", "lm", "density_ratio", "seen"]
+TermKind = Literal["word_list", "lm", "density_ratio", "seen", "ngram_pairs", "ngram_outputs"]
 """The list of outputs a language model was trained on; a second language model; a language model that is subtracted;
-counts of the training pairs."""
+counts of the training pairs; n-gram models of the outputs of the pairs, and of all outputs."""
 
 
 @dataclass(frozen=True)

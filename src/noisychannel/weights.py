@@ -17,6 +17,7 @@ from noisychannel.confidence import Confidence
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, command_line, did_you_mean
+from noisychannel.run_files import NGRAMS
 from noisychannel.runs import RunDirectory
 from noisychannel.schemas import damaged, read_record
 from noisychannel.systems import PROPOSERS, FreeWeight, System, make_system
@@ -76,6 +77,10 @@ class TermSource:
                 return FreeWeight(name, start=-0.25, spread=0.8, floor=-float("inf"), ceiling=0.0)
             case "seen":
                 return FreeWeight(name, start=10.0, spread=1.0)
+            case "ngram_pairs":  # usually subtracted, but the dev items decide
+                return FreeWeight(name, start=-0.2, spread=0.3, floor=-float("inf"))
+            case "ngram_outputs":
+                return FreeWeight(name, start=0.2, spread=0.3, floor=-float("inf"))
 
     def file(self) -> Path:
         """The file that it is loaded from."""
@@ -83,9 +88,16 @@ class TermSource:
 
 
 def own_terms(run: RunDirectory) -> dict[str, TermSource]:
-    """The further terms that a run has by itself: the word list of its language model, counts of its pairs."""
+    """The further terms that a run has by itself: the word list of its language model, counts of its pairs, n-grams."""
     listed = {"word_list": TermSource("word_list", run.path)} if run.has_word_list else {}
-    return listed | ({"seen": TermSource("seen", run.path)} if run.has_seen else {})
+    counted = {"seen": TermSource("seen", run.path)} if run.has_seen else {}
+    names = [name for name in NGRAMS if run.was_counted(run.ngram_file(name))]
+    return listed | counted | {f"ngram_{name}": TermSource(ngram_kind(name), run.path) for name in names}
+
+
+def ngram_kind(name: str) -> TermKind:
+    """The term of the n-gram model of ``pairs`` or ``outputs``."""
+    return "ngram_pairs" if name == "pairs" else "ngram_outputs"
 
 
 def system_of(name: str, terms: Mapping[str, TermSource]) -> System:
@@ -246,7 +258,9 @@ def _checksums(run: RunDirectory, roles: Iterable[str], terms: Mapping[str, Term
             case "word_list":
                 sums[name] = other.word_list_checksum()
             case "seen":
-                sums[name] = other.seen_checksum()
+                sums[name] = other.counted_checksum(other.seen_file)
+            case "ngram_pairs" | "ngram_outputs":
+                sums[name] = other.counted_checksum(_file(source, other))
             case _:
                 sums[name] = other.model_checksum("lm")
     return sums
@@ -259,6 +273,8 @@ def _file(source: TermSource, run: RunDirectory) -> Path:
             return run.word_list_file
         case "seen":
             return run.seen_file
+        case "ngram_pairs" | "ngram_outputs":
+            return run.ngram_file(source.kind.removeprefix("ngram_"))
         case _:
             return run.model_file("lm")
 

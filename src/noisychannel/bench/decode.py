@@ -2,7 +2,7 @@
 
     noisychannel bench --suites decode [--device cpu|cuda]
     python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE]
-                                [--parts rates,reference,growth,precision,counts,profile]
+                                [--parts rates,reference,growth,precision,channel_words,counts,profile]
 
 Settings, random weights:
 
@@ -19,8 +19,8 @@ tuned weights of a trained run, on the first column of ``--words``.
 "direct" searches with the direct model alone, "full" with all three models. The literal reference is Algorithm 1 as the
 paper writes it, one sentence at a time; for words it is given ten input and two output symbols only, since all would
 take it days, and is compared with our search of as many. Variants run interleaved, round after round; medians are
-shown. ``bench.precision``, ``bench.counts`` and ``bench.profile`` explain the last three parts. Searches of words may
-use 100 GiB of a GPU, so that the batch is not divided.
+shown. ``bench.precision`` (also for channel_words), ``bench.counts`` and ``bench.profile`` explain the last parts.
+Searches of words may use 100 GiB of a GPU, so that the batch is not divided.
 """
 
 from __future__ import annotations
@@ -190,9 +190,14 @@ class DecodeBench:
             yield from self._rates(settings)
         if "precision" in self.parts:
             yield "\nPrecision of the search, against ieee; scores are in nats.\n"
-            yield precision.HEADER
+            yield precision.HEADER.format("products")
             for setting in settings:
                 yield from self._precision(setting)
+        if "channel_words" in self.parts:
+            yield "\nWords of the channel's softmax in the search, against all; scores are in nats.\n"
+            yield precision.HEADER.format("words")
+            for setting in settings:
+                yield from self._channel_words(setting)
         if "counts" in self.parts:
             for setting in settings:
                 models, inputs = setting.models(self.device), setting.inputs(max(self.batches))
@@ -213,10 +218,19 @@ class DecodeBench:
             for setting in settings:
                 yield from growth(setting, self.device, 16 if self.device == "cpu" else 64, self.rounds)
 
-    def _precision(self, setting: Setting) -> Iterator[str]:
+    def _ending(self, setting: Setting) -> tuple[dict[str, Any], list[list[int]]]:
+        """Models whose outputs end, and inputs."""
         models, inputs = setting.models(self.device), setting.inputs(max(self.batches))
         with torch.no_grad():
             models["direct"].output_word.bias[EOS] += math.log(setting.V)
+        return models, inputs
+
+    def _channel_words(self, setting: Setting) -> Iterator[str]:
+        models, inputs = self._ending(setting)
+        yield from precision.channel_word_rows(setting.name, setting.decoder(models, FULL), inputs, self.rounds)
+
+    def _precision(self, setting: Setting) -> Iterator[str]:
+        models, inputs = self._ending(setting)
         for system, weights in (("direct", DIRECT), ("full", FULL)):
             decoder = setting.decoder(models, weights)
             yield from precision.rows(setting.name, system, decoder, inputs, self.rounds)

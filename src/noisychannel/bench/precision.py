@@ -1,13 +1,14 @@
-"""What lower precision in the search brings, and what it changes: one row for each kind of ``products``.
+"""What a rougher search brings, and what it changes: one row for each kind of ``products``, or of ``channel_words``.
 
-A search in TF32 or bfloat16 scores its outputs again, exactly. So three questions matter: how many best outputs are
-others than those of the exact search, by how much the search's own scores were wrong, and how much worse the outputs
-are, by their exact scores. EOS gets a higher score than random weights give it, so that outputs end.
+A search in TF32 or bfloat16, or with a channel whose softmax runs over some words, scores its outputs again, exactly.
+So three questions matter: how many best outputs are others than those of the exact search, by how much the search's own
+scores were wrong, and how much worse the outputs are, by their exact scores. EOS gets a higher score than random
+weights give it, so that outputs end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import get_args
 
 from noisychannel import NoisyChannelDecoder
@@ -17,13 +18,13 @@ from noisychannel.decode.terms import Ids
 from noisychannel.precision import SearchProducts
 
 HEADER = (
-    "| setting | batch | system | products | sentences/s | other outputs | largest error of a score "
+    "| setting | batch | system | {} | sentences/s | other outputs | largest error of a score "
     "| largest loss of an output |\n| --- | ---: | --- | --- | ---: | ---: | ---: | ---: |"
 )
 
 
 class AsSearched(NoisyChannelDecoder):
-    """Keeps the scores of the search, whatever its precision."""
+    """Keeps the scores of the search, however rough they are."""
 
     def exact(
         self, inputs: Sequence[Ids], contexts: Sequence[Ids], found: Sequence[Sequence[Hypothesis]]
@@ -33,10 +34,32 @@ class AsSearched(NoisyChannelDecoder):
 
 def rows(name: str, system: str, decoder: NoisyChannelDecoder, inputs: list[list[int]], rounds: int) -> Iterator[str]:
     """All precisions, run in turn; outputs are compared with those of ieee."""
-    kinds: dict[SearchProducts, NoisyChannelDecoder] = {
+    kinds = {
         products: decoder.reweighted(decoder.weights, decoder.settings.changed(products=products))
         for products in get_args(SearchProducts)
     }
+    yield from compared(name, system, kinds, inputs, rounds)
+
+
+def channel_word_rows(
+    name: str,
+    decoder: NoisyChannelDecoder,
+    inputs: list[list[int]],
+    rounds: int,
+    counts: Sequence[int] = (2000, 500, 0),
+) -> Iterator[str]:
+    """The whole softmax of the channel, and the input's own words with some numbers of frequent ones."""
+    kinds = {"all": decoder} | {
+        f"own and {count:,}": decoder.reweighted(decoder.weights, decoder.settings.changed(channel_words=count))
+        for count in counts
+    }
+    yield from compared(name, "full", kinds, inputs, rounds)
+
+
+def compared(
+    name: str, system: str, kinds: Mapping[str, NoisyChannelDecoder], inputs: list[list[int]], rounds: int
+) -> Iterator[str]:
+    """One row for each kind of search; outputs are compared with those of the first."""
     seconds = median_seconds({kind: _decoding(each, inputs) for kind, each in kinds.items()}, rounds)
     expected: list[Hypothesis] = []
     for kind, each in kinds.items():
@@ -50,7 +73,7 @@ def rows(name: str, system: str, decoder: NoisyChannelDecoder, inputs: list[list
         losses = [other.score - exact[0].score for other, exact in zip(expected, again, strict=True) if other.complete]
         partial = f" ({len(found) - len(whole)} partial)" if len(whole) < len(found) else ""
         yield (
-            f"| {name} | {len(inputs)} | {system} | {kind} | {len(inputs) / seconds[kind]:.2f} "
+            f"| {name} | {len(inputs)} | {system} | {kind} | {len(inputs) / seconds[kind]:.3g} "
             f"| {others} of {len(found)}{partial} | {error:.1e} | {max(0.0, *losses, 0.0):.1e} |"
         )
 

@@ -22,8 +22,8 @@ from noisychannel.scoring import PairScorer, ScoreOptions
 USAGE = """usage: noisychannel score RUN [FILE] [--models lm] [--columns input,output] [--device cpu]
 
 Print, for each tab-separated pair of FILE (or of standard input), one line of JSON: the symbols the models see,
-the log-probability under each model of the run (natural logarithm, EOS included; direct, seq2seq and attention:
-of the output given the input; channel: of the input given the output; lm: of the output), and the best
+the log-probability under each model of the run (natural logarithm, EOS included; direct, seq2seq, attention and
+transformer: of the output given the input; channel: of the input given the output; lm: of the output), and the best
 alignments. direct and channel sum over all alignments; direct_viterbi and channel_viterbi are the log-probabilities
 with the best alignment alone, which is what decode calls direct unless it searches with --search marginal. A number
 that is not finite is null. alignment[j] is the input position at which the direct model emits output symbol j;

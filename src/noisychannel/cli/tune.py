@@ -32,7 +32,7 @@ becomes the default of decode.
 Of a large dev set, 500 pairs (of each group) are drawn, always the same ones. --limit N draws N, --limit 0 takes all.
 
 systems: terms joined by +, such as direct+length, direct+lm, channel+lm, direct+channel+lm, attention+length, or
-direct+channel+lm+word_list. attention and seq2seq propose by beam search, and the other terms rerank.
+direct+channel+lm+word_list. attention, seq2seq and transformer propose by beam search, and the other terms rerank.
 metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
 
 example:

@@ -116,7 +116,9 @@ class Codec:
     def fingerprint(self) -> str:
         """A short hash of everything that gives ids their meaning; checkpoints store it."""
         config = self.config
-        meaning = (self.features, self.symbols, config.units, config.lowercase, config.digits_to_hash)
+        meaning: list[object] = [self.features, self.symbols, config.units, config.lowercase, config.digits_to_hash]
+        # What earlier versions do not know is left out if it is off.
+        meaning += ["remove_spaces"] if config.remove_spaces else []
         digest = hashlib.sha256(json.dumps(meaning).encode())
         if isinstance(self.splitter, Subwords):
             digest.update(self.splitter.model)

@@ -145,6 +145,11 @@ class BaseDecoder(ABC):
             [Hypothesis.of(y.output, y.score, y.terms, len(y.output) + 1, complete=True) for y in of_input]
             for of_input in reranker.score(inputs, outputs, contexts)
         ]
+        if self.settings.per_symbol:
+            scored = [
+                [self._weighed(hypothesis, len(ids)) for hypothesis in of_input]
+                for ids, of_input in zip(inputs, scored, strict=True)
+            ]
         return self.aligned(inputs, contexts, scored) if align else scored
 
     def _scorers(self) -> dict[str, AnyScorer[Ids]]:
@@ -182,11 +187,12 @@ class BaseDecoder(ABC):
         self, inputs: Sequence[Ids], contexts: Sequence[Ids], found: Sequence[Sequence[Hypothesis]], n_best: int
     ) -> list[list[Hypothesis]]:
         """Add the terms that join after the search, and rank again. Partial outputs do not get these terms."""
-        if not self.final:
+        if not self.final and not self.settings.per_symbol:
             return [list(best[:n_best]) for best in found]
         whole = CompleteHypotheses.of(inputs, contexts, found)
         terms = Reranker(self.final, {}).terms(whole.inputs, whole.outputs, whole.contexts)
-        ranked = whole.put_back(found, map(self._with_terms, whole.hypotheses, terms))
+        lengths = map(len, whole.inputs)
+        ranked = whole.put_back(found, map(self._with_terms, whole.hypotheses, terms, lengths))
         return [sorted(best, key=lambda hypothesis: -hypothesis.score)[:n_best] for best in ranked]
 
     def with_attested(
@@ -219,15 +225,22 @@ class BaseDecoder(ABC):
             joined[n] = sorted(whole, key=lambda hypothesis: -hypothesis.score)[:n_best]
         return joined
 
-    def _with_terms(self, hypothesis: Hypothesis, terms: Mapping[str, float]) -> Hypothesis:
+    def _with_terms(self, hypothesis: Hypothesis, terms: Mapping[str, float], input_length: int) -> Hypothesis:
         every = {**hypothesis.terms(), **terms}
-        return replace(
-            hypothesis,
-            score=weighted_sum(self.weights, every),
-            channel=every["channel"],
-            lm=every["lm"],
-            extra={name: term for name in self.weights.extra if (term := every.get(name)) is not None},
-        )
+        extra = {name: term for name in self.weights.extra if (term := every.get(name)) is not None}
+        filled = replace(hypothesis, channel=every["channel"], lm=every["lm"], extra=extra)
+        return self._weighed(filled, input_length)
+
+    def _weighed(self, hypothesis: Hypothesis, input_length: int) -> Hypothesis:
+        """A complete hypothesis with the score of its terms.
+
+        With ``per_symbol`` each term is divided by its own length and all of them are multiplied by |x|, EOS included,
+        which ranks the outputs of an input in the same way and keeps scores in nats. So the channel's term stays as it
+        is, and sums over the output's symbols are multiplied by |x| / |y|.
+        """
+        if self.settings.per_symbol:
+            hypothesis = replace(hypothesis, factor=input_length / hypothesis.length)
+        return replace(hypothesis, score=weighted_sum(self.weights, hypothesis.weighed()))
 
     def aligned(
         self, inputs: Sequence[Ids], contexts: Sequence[Ids], found: Sequence[Sequence[Hypothesis]]

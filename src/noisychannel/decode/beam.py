@@ -203,6 +203,8 @@ class BeamMemory:
     """A hypothesis's state, without what it has for each position of the input."""
     position: int
     """That, for one position."""
+    written: int
+    """What it has more for each symbol of its output."""
     room: int
 
     @staticmethod
@@ -212,11 +214,12 @@ class BeamMemory:
         sizes = []
         for ids in ([EOS], [UNK, EOS]):
             ids_BI, lengths = padded([ids], device)
-            scores_NV, state = model.step(torch.full((1,), BOS, device=device), model.start(ids_BI, lengths.to(device)))
+            start = model.start(ids_BI, lengths.to(device))
+            scores_NV, state = model.step(torch.full((1,), BOS, device=device), start)
             sizes.append(nbytes(state) + nbytes(scores_NV))
-        position = sizes[1] - sizes[0]
+        position, written = sizes[1] - sizes[0], nbytes(state) - nbytes(start)
         room = room_of(settings, device)
-        return BeamMemory(settings, n_best, scores_NV.shape[1], sizes[0] - position, position, room)
+        return BeamMemory(settings, n_best, scores_NV.shape[1], sizes[0] - position, position, written, room)
 
     def kept(self, inputs: int) -> int:
         """How many answers to keep: a step completes at most one of each live hypothesis."""
@@ -241,7 +244,8 @@ class BeamMemory:
     def _hypothesis(self, inputs: int) -> int:
         """Its state before and after a step, its extensions, and the ids of two candidates."""
         longest = self.settings.longest_output(inputs)
-        return 4 * (self.state + self.position * inputs) + 24 * self.symbols + 8 * DOUBLE * longest
+        state = self.state + self.position * inputs + self.written * longest
+        return 4 * state + 24 * self.symbols + 8 * DOUBLE * longest
 
 
 def extend(live: Beam, answers: Beam, next_BKV: Tensor, beam_size: int, length_weight: float) -> BeamStep:

@@ -30,7 +30,7 @@ class BeamDecoder(BaseDecoder):
         weights: Of the objective.
         extra: Further terms by name (``decode/terms.py``).
         settings: ``k2`` is the beam size, and at least so many outputs of each input are ranked. ``max_length``,
-            ``max_growth``, ``channel_alignment`` and ``allow_unk`` are used too.
+            ``max_growth``, ``channel_alignment``, ``allow_unk`` and ``per_symbol`` are used too.
         barred: Symbols that are never proposed, beside PAD, BOS and UNK (such as features).
         keywords: Settings by name; they replace those of ``settings``.
     """
@@ -57,7 +57,7 @@ class BeamDecoder(BaseDecoder):
         if watch is not None:
             raise ValueError("watch: a beam search has no chart to watch; decode with a direct model")
         contexts, weights = checked(inputs, contexts, n_best), self.weights
-        alone = weights.direct > 0 and not self.final
+        alone = weights.direct > 0 and not self.final and not self.settings.per_symbol
         kept = n_best if alone else max(n_best, self.settings.k2)
         length_weight = weights.length / weights.direct if alone else 0.0
         proposed = beam_search(self._direct, inputs, self.settings, kept, length_weight, self.barred, refuse)

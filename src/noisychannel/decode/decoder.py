@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from noisychannel.decode.base import BaseDecoder, checked
+from noisychannel.decode.channel_words import require_some_scores
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.memory import Budget, ModelSizes, Refuse, room_of
 from noisychannel.decode.objective import Weights
@@ -48,7 +49,12 @@ class NoisyChannelDecoder(BaseDecoder):
             used = {"lm": self._lm, **used}
         sources = {name: term for name, term in used.items() if name == "lm" or scores_prefixes(term)}
         self.models = Models(self._direct, channel, sources)
+        if channel is not None and settings.channel_words is not None:
+            require_some_scores(channel, settings.channel_words)
         self.final = {name: scorer_of(term, settings) for name, term in used.items() if name not in sources}
+        if settings.per_symbol:  # the direct model alone searches
+            scorers = self._scorers()
+            self.final = {name: scorer for name, scorer in scorers.items() if name not in ("direct", "length")}
         self.plan = SearchPlan(weights, settings, self.barred)
         self.sizes = ModelSizes.of(self.models, self.device)
 
@@ -76,6 +82,10 @@ class NoisyChannelDecoder(BaseDecoder):
                 not given, such an input raises ``SearchTooLargeError``.
         """
         contexts = checked(inputs, contexts, n_best)
+        if self.settings.per_symbol:
+            alone = self.reweighted(Weights(direct=1.0), self.settings.for_direct())
+            proposed = alone.decode(inputs, max(n_best, self.settings.k2), contexts, False, watch, refuse)
+            return self.finished(inputs, contexts, proposed, n_best, align, refuse)
         found: list[list[Hypothesis]] = [[] for _ in inputs]
         plan = replace(self.plan, budget=self._budget(max(n_best, self.settings.k2) if self.final else n_best))
         for size in sorted({len(context) for context in contexts}):
@@ -90,8 +100,9 @@ class NoisyChannelDecoder(BaseDecoder):
     def exact(
         self, inputs: Sequence[Ids], contexts: Sequence[Ids], found: Sequence[Sequence[Hypothesis]]
     ) -> list[list[Hypothesis]]:
-        """Complete outputs of a search in lower precision, scored again and ranked by these scores."""
-        if self.settings.products == "ieee":
+        """Complete outputs of a search in lower precision or with some words only, scored again and ranked by that."""
+        some_words = self.settings.channel_words is not None and self.models.channel is not None
+        if self.settings.products == "ieee" and not some_words:
             return super().exact(inputs, contexts, found)
         complete = [[hypothesis.tokens for hypothesis in best if hypothesis.complete] for best in found]
         scored = self._score(inputs, complete, contexts, align=False)

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from noisychannel.decode.objective import TERMS
 
+NOT_SUMS = ("channel", "length", "word_list", "seen")
+"""Terms that are no sums over the output's symbols. The channel's is one over those of the input."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
@@ -32,6 +35,8 @@ class Hypothesis:
     """False for the best partial output of a search in which no output reached EOS."""
     extra: Mapping[str, float] = field(default_factory=dict)
     """Further terms of the objective, by name."""
+    factor: float = 1.0
+    """What the objective multiplies sums over the output's symbols by: |x| / |y| if it weighs terms per symbol."""
     confidence: float | None = None
     """The probability that it is right. A search does not know it; ``NoisyChannel`` adds it."""
 
@@ -46,6 +51,15 @@ class Hypothesis:
         """Every term by its name, in the order of the weights."""
         first = {"direct": self.direct, "channel": self.channel, "lm": self.lm, "length": float(self.length)}
         return first | dict(self.extra)
+
+    def weighed(self) -> dict[str, float | None]:
+        """Every term as the objective weighs it."""
+        terms = self.terms()
+        if self.factor == 1:
+            return terms
+        return {
+            name: value if value is None or name in NOT_SUMS else self.factor * value for name, value in terms.items()
+        }
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,20 @@ import torch
 from torch import Tensor
 
 from noisychannel import kernels
+from noisychannel.decode.channel_words import ChannelWords
 from noisychannel.decode.columns import ChannelColumn, advance_channel
 from noisychannel.decode.packing import Packing
 from noisychannel.decode.plan import SearchPlan
 from noisychannel.decode.sentences import Sentences
 from noisychannel.joint import log_normaliser
-from noisychannel.models.protocols import ChannelModel, GatheredEmissions, LateInputScores, Side, Transducer
+from noisychannel.models.protocols import (
+    ChannelModel,
+    GatheredEmissions,
+    LateInputScores,
+    Side,
+    SomeInputScores,
+    Transducer,
+)
 
 EMISSIONS_IN_CACHE = 1 << 20
 """Elements of the [N,I,G] block behind the emission gates on a CPU, so that it fits the caches."""
@@ -43,13 +51,23 @@ def emissions(
 
 
 def step_channel(
-    channel: ChannelModel[Any], packing: Packing, symbols_N: Tensor, state: Any, parents_N: Tensor | None = None
+    channel: ChannelModel[Any],
+    packing: Packing,
+    symbols_N: Tensor,
+    state: Any,
+    parents_N: Tensor | None = None,
+    words: ChannelWords | None = None,
 ) -> tuple[Side, Any]:
     """Run the channel on one more symbol of each candidate: scores in their slots [B,Q,X], gates [N,G]; the state.
+
+    ``words``: what to score, if not the whole vocabulary; the scores are then [B,Q,C].
 
     On a GPU the states are put into their slots and not the scores: it multiplies a few rows of zeros faster than it
     copies the scores of a large vocabulary.
     """
+    if words is not None and isinstance(channel, SomeInputScores):
+        states_NH, gate_NG, state = channel.advance_inputs(symbols_N, state, parents_N)
+        return Side(words.of_candidates(channel, states_NH, symbols_N, packing), gate_NG), state
     if symbols_N.device.type == "cuda" and isinstance(channel, LateInputScores):
         states_NH, gate_NG, state = channel.advance_inputs(symbols_N, state, parents_N)
         scores_BQX = channel.input_scores(packing.spread(states_NH), packing.spread(symbols_N))
@@ -68,9 +86,11 @@ def read_one_more(
 ) -> tuple[ChannelColumn, Tensor]:
     """The channel's columns after it has read one more symbol (``step_channel``), and its leave there: [B,Q,I]."""
     assert sentences.channel is not None
-    written, inputs_BI = sentences.channel, sentences.inputs
-    from_candidate = read.scores.gather(2, inputs_BI[:, None].expand(-1, read.scores.shape[1], -1))
-    from_input = written.words.scores.gather(2, inputs_BI[:, :, None]).mT
+    written, target_BI = sentences.channel, sentences.inputs
+    if sentences.channel_words is not None:
+        target_BI = sentences.channel_words.target
+    from_candidate = read.scores.gather(2, target_BI[:, None].expand(-1, read.scores.shape[1], -1))
+    from_input = written.words.scores.gather(2, target_BI[:, :, None]).mT
     word_logp_BQI = from_candidate + from_input - log_normaliser(read.scores, written.words, plan.settings.products)
     emit_NI = emissions(channel, written.gate, read.gate, packing, built_is_output=False)
     return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, plan.over_channel)

@@ -93,6 +93,12 @@ class OnlineDecoder:
             raise ValueError(f"margin must not be negative, but is {margin}")
         if decoder.settings.lm_proposals:
             raise ValueError("lm_proposals must be 0 for online decoding: only the direct model proposes there")
+        if decoder.settings.channel_words is not None:
+            raise ValueError(
+                "channel_words must not be set for online decoding: the input's words are not known before"
+            )
+        if decoder.settings.per_symbol:
+            raise ValueError("per_symbol must be off for online decoding: lengths are known at the end of the input")
         for name, model in decoder.models.sources.items():
             if isinstance(model, InputTerm):
                 raise ValueError(

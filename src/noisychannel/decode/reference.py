@@ -61,6 +61,8 @@ class ReferenceDecoder:
     ) -> None:
         self.direct, self.channel, self.weights = direct, channel, weights
         self.settings = settings = replace(settings, **keywords)
+        if settings.per_symbol or settings.channel_words is not None:
+            raise ValueError("per_symbol and channel_words must be off: Algorithm 1 has the objective of the paper")
         if settings.lm_proposals:
             raise ValueError("Algorithm 1 has no proposals by the language model: lm_proposals must be 0")
         used = {name: extra[name] for name, weight in weights.extra.items() if weight}

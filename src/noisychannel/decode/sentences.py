@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from noisychannel.decode.channel_words import ChannelWords
 from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.proposals import RankedScores
 from noisychannel.ids import EOS, PAD
@@ -23,7 +24,7 @@ class ScaledSide(NamedTuple):
     """A ``Side`` of the input, prepared to meet many outputs."""
 
     words: Scaled
-    """[B,I,V] for the direct model, [B,I,X] for the channel."""
+    """[B,I,V] for the direct model, [B,I,X] for the channel, or [B,I,C] of some symbols."""
     gate: Tensor
     """[B,I,G]."""
 
@@ -52,6 +53,8 @@ class Sentences(NamedTuple):
     """The direct model's scores of the symbols that may be proposed, -inf for the others: [B,I,V]."""
     channel: ScaledSide | None
     """The channel is going to write the input."""
+    channel_words: ChannelWords | None
+    """The words that the channel's softmax runs over, if not all."""
     context: Tensor
     """Symbols before every output (features). The channel reads them first, and so may source models: [B,T]."""
 
@@ -74,6 +77,7 @@ class Sentences(NamedTuple):
             self.direct.select(rows),
             self.proposable.select(rows),
             None if self.channel is None else self.channel.select(rows),
+            None if self.channel_words is None else self.channel_words.select(rows),
             self.context[rows],
         )
 
@@ -94,6 +98,13 @@ def read_sentences(
     # EOS may be proposed in the last column only.
     last_BI = torch.arange(inputs_BI.shape[1], device=device) == (lengths - 1)[:, None]
     proposable[:, :, EOS].masked_fill_(~last_BI, -torch.inf)
+    channel = words = None
+    if models.channel is not None:
+        side = models.channel.read_outputs(inputs_BI)
+        if plan.settings.channel_words is not None:
+            words = ChannelWords.of(models.channel, inputs_BI, side.scores.shape[2], plan.settings.channel_words)
+            side = side._replace(scores=words.of_inputs(side.scores))
+        channel = ScaledSide.of(side)
     return Sentences(
         input_index=torch.tensor(list(input_index), device=device),
         inputs=inputs_BI,
@@ -101,7 +112,8 @@ def read_sentences(
         max_length=torch.tensor([plan.settings.longest_output(len(ids)) for ids in inputs]).to(device),
         direct=direct,
         proposable=RankedScores.of(proposable),
-        channel=None if models.channel is None else ScaledSide.of(models.channel.read_outputs(inputs_BI)),
+        channel=channel,
+        channel_words=words,
         context=torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device),
     )
 

@@ -26,6 +26,8 @@ class SearchKeywords(TypedDict, total=False):
     allow_unk: bool | None
     memory: float | None
     products: SearchProducts
+    per_symbol: bool
+    channel_words: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ class SearchSettings:
 
     Args:
         k1: Proposals of the direct model for each cell.
-        k2: Survivors of each cell. Beam search (seq2seq, attention) uses it as its beam size.
+        k2: Survivors of each cell. Beam search (attention, seq2seq, transformer) uses it as its beam size.
         max_length: Longest output in symbols, EOS included.
         max_growth: How many symbols longer than its input an output may be. If neither this nor max_length is given,
             the longest output is twice as long as its input plus ten.
@@ -51,6 +53,11 @@ class SearchSettings:
         products: How exact the matrix products of a search on a GPU are: ieee, tf32 (factors rounded to ten bits) or
             bf16 (networks in bfloat16). Outputs that it has found are then scored again exactly, and ranked by that. On
             a CPU tf32 is the same as ieee.
+        per_symbol: Divide each term by its own length: the channel's by that of the input, others by that of the
+            output. The proposing model alone searches, and the objective ranks at least k2 of its outputs.
+        channel_words: The channel's softmax in the search runs over the words of the input and this number of the most
+            frequent ones, which is faster with a large vocabulary. Outputs that the search has found are then scored
+            again with the whole softmax, and ranked by that. If not given, it is whole in the search, too.
     """
 
     k1: Count = 20
@@ -63,6 +70,8 @@ class SearchSettings:
     allow_unk: bool | None = None
     memory: Annotated[float, Bounds(above=0, most=2**20)] | None = None
     products: SearchProducts = "ieee"
+    per_symbol: bool = False
+    channel_words: CountOrZero | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -75,6 +84,8 @@ class SearchSettings:
             raise ValueError(f"products must be ieee, tf32 or bf16, but is {self.products!r}")
         if self.allow_unk is not None and not isinstance(self.allow_unk, bool):
             raise ValueError(f"allow_unk must be true, false or None, but is {self.allow_unk!r}")
+        if not isinstance(self.per_symbol, bool):
+            raise ValueError(f"per_symbol must be true or false, but is {self.per_symbol!r}")
 
     def longest_output(self, input_length: int) -> int:
         """The longest output of an input, EOS included in both lengths."""
@@ -92,20 +103,28 @@ class SearchSettings:
         return replace(self, **given)
 
     def for_direct(self) -> SearchSettings:
-        """The same search without what asks the channel or the language model."""
-        return replace(self, channel_alignment="marginal", lm_proposals=0)
+        """The same search by the direct model alone."""
+        return replace(self, channel_alignment="marginal", lm_proposals=0, per_symbol=False, channel_words=None)
 
     def finds_all_of(self, other: SearchSettings) -> bool:
         """Whether it is another search, or a wider one that is else the same: its lists can be judged alike."""
         return (
             self.k1 >= other.k1
             and self.k2 >= other.k2
-            and all(getattr(self, name) == getattr(other, name) for name in self.record() if name not in ("k1", "k2"))
+            and all(
+                getattr(self, field.name) == getattr(other, field.name)
+                for field in fields(self)
+                if field.name not in ("k1", "k2", "memory")
+            )
         )
 
     def record(self) -> dict[str, Any]:
         """For weights.json and results: everything that can change the outputs of a search."""
-        return {name: value for name, value in asdict(self).items() if name != "memory"}
+        later = {
+            "per_symbol": False,
+            "channel_words": None,
+        }  # what earlier versions do not know is left out if it is off
+        return {name: x for name, x in asdict(self).items() if name != "memory" and (name, x) not in later.items()}
 
     @staticmethod
     def among(options: Mapping[str, Any]) -> dict[str, Any]:

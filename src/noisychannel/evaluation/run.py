@@ -27,7 +27,7 @@ from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.outputs import Output
 from noisychannel.reporting import Reporter, Silent
 from noisychannel.runs import RunDirectory
-from noisychannel.systems import check_used, unused_settings
+from noisychannel.systems import PROPOSERS, check_used, unused_settings
 from noisychannel.weights import outdated_systems, read_system, read_systems, stale_systems, stale_warning
 
 
@@ -38,7 +38,7 @@ class EvaluateOptions:
     Args:
         file: The test set.
         references: Parallel files of references, if FILE has inputs alone.
-        systems: Which systems; if not given, direct, all tuned ones, and attention and seq2seq if the run has them.
+        systems: Which systems; if not given, direct, all tuned ones, and each baseline model that the run has.
         baselines: Rows to compare with, made from the training pairs: identity (the input), memorised (the most
             frequent training output of the input), rules (suffix rules; for characters).
         metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
@@ -116,7 +116,7 @@ def evaluate_rows(
     names = options.systems or _systems_of_all(list(runs.values()), reporter)
     if not names:
         raise BadInputError(
-            f"{run.path}: no model proposes outputs (direct, attention or seq2seq) for each item of {options.file}; "
+            f"{run.path}: no model proposes outputs ({', '.join(PROPOSERS)}) for each item of {options.file}; "
             f"train one: {run.training()} --models direct"
         )
     if not options.systems and names == ["direct"]:
@@ -177,7 +177,7 @@ def _systems_of_all(runs: Sequence[RunDirectory], reporter: Reporter) -> list[st
     known = []
     for run in runs:
         tuned = [name for name in read_systems(run) if name != "direct" or run.has_model("direct")]
-        known.append([*tuned, *(role for role in ("attention", "seq2seq") if run.has_model(role))])
+        known.append([*tuned, *(role for role in PROPOSERS[1:] if run.has_model(role))])
     every = dict.fromkeys(name for systems in known for name in systems)
     names = [name for name in every if all(name in systems for systems in known)]
     if missing := [name for name in every if name not in names]:

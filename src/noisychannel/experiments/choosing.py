@@ -134,7 +134,7 @@ def ranked(outputs: Sequence[Output], weights: Weights) -> list[Output]:
     """Best first by equation (3) under other weights; a term that was not computed counts as zero."""
 
     def objective(output: Output) -> float:
-        terms = output.hypothesis.terms()
+        terms = output.hypothesis.weighed()
         return sum(weight * (terms.get(name) or 0.0) for name, weight in weights.by_name().items())
 
     return sorted(outputs, key=objective, reverse=True)

@@ -93,7 +93,7 @@ class SystemRow:
         """The role of the model in whose run a role or a further term is: counts of pairs are with a direct model."""
         if name not in self.terms:
             return name
-        return "direct" if self.terms[name] == "seen" else "lm"
+        return "direct" if self.terms[name] in ("seen", "ngram_pairs") else "lm"
 
     def make_system(self) -> System:
         return system_of(self.system, {name: TermSource(kind, Path()) for name, kind in self.terms.items()})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from noisychannel.devices import choose_device
 from noisychannel.errors import NoisyChannelError
 from noisychannel.experiments.settings import Setup
 from noisychannel.processes import BOUND, kill_children
+from noisychannel.run_ngrams import missing_ngrams
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
 from noisychannel.training.jobs import choose_processes
@@ -72,14 +74,15 @@ def groups_at_once(groups: int, device: torch.device, jobs: int | None) -> int:
 
 
 def is_finished(config: RunConfig) -> bool:
-    """Whether every model of a run is trained."""
+    """Whether every model of a run is trained, and what it counts is counted."""
     directory = RunDirectory(Path(config.run_dir))
     if not (directory.path / "run.json").exists():
         return False
     runs = directory.groups()
     has_list = "lm" in config.models and config.lm.word_list
     listed = not has_list or all(run.word_list_file.exists() for run in runs)
-    return listed and all(run.finished(role) for run in runs for role in config.models)
+    counted = not any(missing_ngrams(run, asdict(config.ngrams)) for run in runs)
+    return listed and counted and all(run.finished(role) for run in runs for role in config.models)
 
 
 def ended_by_limit(run: RunDirectory, roles: Sequence[str]) -> list[str]:

@@ -114,6 +114,27 @@ class LateInputScores(Protocol[S]):
 
 
 @runtime_checkable
+class SomeInputScores(Protocol):
+    """A channel with ``LateInputScores`` whose scores are products of a state with one row for each symbol: any symbols
+    can be scored by themselves."""
+
+    def advance_inputs(
+        self, symbols_N: Tensor, state: Any, parents_N: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Any]:
+        """As in ``LateInputScores``."""
+        ...
+
+    def input_words(self, symbols: Tensor) -> Tensor:
+        """What a state is multiplied by to score these symbols: [...] -> [..., H]."""
+        ...
+
+    def copied_inputs(self, states_NH: Tensor, symbols_N: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The symbol that gets a score for copying after each of these was read, -1 for none, and that score: [N] each;
+        None if the model does not copy."""
+        ...
+
+
+@runtime_checkable
 class GatheredEmissions(Protocol):
     """A transducer with a kernel for the emission logits of many prefixes, which does not gather their inputs' gates.
 

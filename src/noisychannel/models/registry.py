@@ -1,14 +1,15 @@
 """The roles that models play, and nothing about them anywhere else.
 
-    role       model                         reads    writes   trained on
-    direct     SSNT, q(y | x)                input    output   pairs
-    channel    SSNT, p(x | y)                output   input    swapped pairs
-    lm         LanguageModel, p(y)           –        output   outputs (of the pairs, and unpaired ones)
-    seq2seq    Seq2Seq without attention     input    output   pairs
-    attention  Seq2Seq with attention        input    output   pairs
+    role         model                         reads    writes   trained on
+    direct       SSNT, q(y | x)                input    output   pairs
+    channel      SSNT, p(x | y)                output   input    swapped pairs
+    lm           LanguageModel, p(y)           –        output   outputs (of the pairs, and unpaired ones)
+    seq2seq      Seq2Seq without attention     input    output   pairs
+    attention    Seq2Seq with attention        input    output   pairs
+    transformer  Transformer                   input    output   pairs
 
-Direct model, channel and language model are those of the paper's equation (3); the other two are its baselines. A new
-role is a new entry of ``ROLES`` here and a section of the configuration.
+Direct model, channel and language model are those of the paper's equation (3); the others are baselines, seq2seq and
+attention those of the paper. A new role is a new entry of ``ROLES`` here and a section of the configuration.
 """
 
 from __future__ import annotations
@@ -22,13 +23,19 @@ from torch import nn
 from noisychannel.models.lm import LanguageModel
 from noisychannel.models.seq2seq import Seq2Seq
 from noisychannel.models.ssnt import SSNT
+from noisychannel.models.transformer import Transformer
 
-Role = Literal["direct", "channel", "lm", "seq2seq", "attention"]
+Role = Literal["direct", "channel", "lm", "seq2seq", "attention", "transformer"]
 Vocabulary = Literal["input", "output"]
 CorpusKind = Literal["pairs", "swapped pairs", "outputs"]
 """What a model is trained on; ``data`` knows which sequences that means."""
 
-MODEL_CLASSES: dict[str, type[nn.Module]] = {"SSNT": SSNT, "LanguageModel": LanguageModel, "Seq2Seq": Seq2Seq}
+MODEL_CLASSES: dict[str, type[nn.Module]] = {
+    "SSNT": SSNT,
+    "LanguageModel": LanguageModel,
+    "Seq2Seq": Seq2Seq,
+    "Transformer": Transformer,
+}
 """By the name that config.json keeps."""
 
 
@@ -81,6 +88,8 @@ class RoleEntry:
     """Constructor arguments that belong to the role."""
     refuses: Mapping[str, str] = field(default_factory=dict)
     """Keys of its configuration that must stay off, with the reason."""
+    own_keys: tuple[str, ...] = ()
+    """Keys that only the configuration of this role has."""
 
     @property
     def in_objective(self) -> bool:
@@ -104,6 +113,9 @@ class RoleEntry:
             "embedding_size": sizes.embedding_size,
             "dropout": sizes.dropout,
         }
+        arguments |= {key: getattr(sizes, key) for key in self.own_keys if hasattr(sizes, key)}
+        if "embedding_size" in self.refuses:
+            del arguments["embedding_size"]
         if self.reads is None:
             own = {"vocab_size": vocabulary_sizes[self.writes]}
             return ModelDescription(self.class_name, {**own, **arguments, "reads_features": reads_features})
@@ -170,10 +182,26 @@ def _of_seq2seq(
     return encoder + bridge + energy + decoder + output_vocab_size * (H + context + 1)
 
 
+def _of_transformer(
+    input_vocab_size: int,
+    output_vocab_size: int,
+    hidden_size: int,
+    num_layers: int = 3,
+    feedforward_size: int | None = None,
+    **others: object,
+) -> int:
+    D, inner = hidden_size, feedforward_size or 4 * hidden_size
+    norm, attention = 2 * D, 4 * D * (D + 1)
+    feed_forward = inner * (D + 1) + D * (inner + 1)
+    layers = (attention + feed_forward + 2 * norm) + (2 * attention + feed_forward + 3 * norm)
+    return input_vocab_size * D + output_vocab_size * (D + 1) + num_layers * layers + 2 * norm
+
+
 _PARAMETERS: dict[str, Callable[..., int]] = {
     "SSNT": _of_ssnt,
     "LanguageModel": _of_language_model,
     "Seq2Seq": _of_seq2seq,
+    "Transformer": _of_transformer,
 }
 
 NO_WORD_LIST = {"word_list": "is for the language model (lm)"}
@@ -203,6 +231,20 @@ _ALL = (
     ),
     RoleEntry("seq2seq", "Seq2Seq", "input", "output", "pairs", {"attention": False}, NO_WORD_LIST | NO_COPYING),
     RoleEntry("attention", "Seq2Seq", "input", "output", "pairs", {"attention": True}, NO_WORD_LIST | NO_COPYING),
+    RoleEntry(
+        "transformer",
+        "Transformer",
+        "input",
+        "output",
+        "pairs",
+        refuses=NO_WORD_LIST
+        | NO_COPYING
+        | {
+            "bidirectional": "a transformer always reads the input in both directions",
+            "embedding_size": "the embeddings of a transformer have its hidden_size",
+        },
+        own_keys=("num_heads", "feedforward_size", "label_smoothing"),
+    ),
 )
 ROLES: dict[Role, RoleEntry] = {role.name: role for role in _ALL}
 """In the order in which they are listed."""

@@ -227,6 +227,16 @@ class SSNT(nn.Module):
         scores: Tensor = self.input_word(states)
         return scores if self.copying is None else self.copying(scores, states, symbols)
 
+    def input_words(self, symbols: Tensor) -> Tensor:
+        """The rows of W_h for these output symbols: [...] -> [...,H]."""
+        return self.input_word.weight[symbols]
+
+    def copied_inputs(self, states_NH: Tensor, symbols_N: Tensor) -> tuple[Tensor, Tensor] | None:
+        """What ``input_scores`` adds, and for which symbol: ids [N] (-1 for none) and κ [N]; None without copying."""
+        if self.copying is None:
+            return None
+        return self.copying.target(symbols_N), self.copying.amount(states_NH).squeeze(-1)
+
     def start_outputs(self, n: int) -> LSTMState:
         """The state of ``n`` empty outputs, before BOS."""
         return self.decoder.start(n)

@@ -17,6 +17,10 @@ from noisychannel.models.registry import ROLES, Role
 DEFAULT_UPDATES = 20_000
 
 
+Order = Annotated[int, Bounds(least=0, most=6)]
+"""The symbols of an n-gram."""
+
+
 class Limits(NamedTuple):
     """Where a training ends, unless patience ends it before."""
 
@@ -35,6 +39,7 @@ class ModelConfig:
         bidirectional: Read the input in both directions. Not for the channel and the language model.
         dropout: On the inputs and outputs of the LSTM, and between its layers.
         learning_rate: Of this model; if not set, training.learning_rate.
+        warmup: Of this model; if not set, training.warmup.
         batch_size: Of this model; if not set, training.batch_size.
         max_updates: The most updates of this model. If it has a limit, the limits in training do not apply to it.
         max_epochs: The most passes of this model over its training data. If it has a limit, those in training do not
@@ -52,12 +57,47 @@ class ModelConfig:
     bidirectional: bool = False
     dropout: Annotated[float, Bounds(least=0, below=1)] = 0.2
     learning_rate: Positive | None = None
+    warmup: CountOrZero | None = None
     batch_size: Count | None = None
     max_updates: Count | None = None
     max_epochs: Count | None = None
     word_list: bool = False
     copy: bool = False
     copy_start: Annotated[float, Bounds(least=0, most=100)] = 3.0
+
+
+@dataclass(kw_only=True)
+class TransformerConfig(ModelConfig):
+    """The transformer. hidden_size is that of every layer, num_layers those of either side.
+
+    Args:
+        num_heads: Heads of each attention; hidden_size must be a multiple of it.
+        feedforward_size: Units inside each layer; if not set, four times hidden_size.
+        label_smoothing: The share of the probability that training spreads over the vocabulary. Training losses include
+            it; dev perplexities do not.
+    """
+
+    num_layers: Count = 3
+    dropout: Annotated[float, Bounds(least=0, below=1)] = 0.3
+    learning_rate: Positive | None = 5e-4
+    warmup: CountOrZero | None = 1000
+    num_heads: Count = 4
+    feedforward_size: Count | None = None
+    label_smoothing: Annotated[float, Bounds(least=0, below=1)] = 0.1
+
+
+@dataclass(kw_only=True)
+class NGramConfig:
+    """N-gram models of outputs, further terms of the objective. They are counted, not trained.
+
+    Args:
+        pairs: The order of a model of the outputs of the training pairs: the term ngram_pairs, which is usually
+            subtracted. 0 for none.
+        outputs: The order of a model of what the language model is trained on: the term ngram_outputs. 0 for none.
+    """
+
+    pairs: Order = 0
+    outputs: Order = 0
 
 
 @dataclass(kw_only=True)
@@ -72,6 +112,7 @@ class TrainingConfig:
             earlier. A training that stops here says so, and continues if the command is repeated with a larger number.
         max_epochs: The most passes over the training data.
         learning_rate: The learning rate of Adam.
+        warmup: Updates in which the learning rate rises from zero.
         clip_norm: The largest norm of a gradient; longer gradients are scaled down to it.
         evaluate_every: Updates between evaluations on dev; if not set, one epoch, but at least 100 and at most 2,000.
         dev_limit: The most dev pairs that an evaluation uses, drawn with a fixed seed; 0 for all. If not set, all,
@@ -97,6 +138,7 @@ class TrainingConfig:
     max_updates: Count | None = None
     max_epochs: Count | None = None
     learning_rate: Positive = 1e-3
+    warmup: CountOrZero = 0
     clip_norm: Positive = 1.0
     evaluate_every: Count | None = None
     dev_limit: CountOrZero | None = None
@@ -127,6 +169,8 @@ class RunConfig:
         lm: p(output).
         seq2seq: The sequence-to-sequence baseline without attention.
         attention: The sequence-to-sequence baseline with attention.
+        transformer: The transformer, a present-day baseline.
+        ngrams: N-gram models of outputs.
         training: How every model is trained.
     """
 
@@ -142,6 +186,8 @@ class RunConfig:
     lm: ModelConfig = field(default_factory=lambda: ModelConfig(num_layers=2))
     seq2seq: ModelConfig = field(default_factory=lambda: ModelConfig(bidirectional=True))
     attention: ModelConfig = field(default_factory=lambda: ModelConfig(bidirectional=True))
+    transformer: TransformerConfig = field(default_factory=TransformerConfig)
+    ngrams: NGramConfig = field(default_factory=NGramConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def model(self, role: Role) -> ModelConfig:
@@ -167,8 +213,15 @@ class RunConfig:
         for role in ROLES:
             model = self.model(role)
             for key, reason in ROLES[role].refuses.items():
-                if getattr(model, key):
-                    raise BadInputError(f"{role}.{key}: {reason}; set it to false")
+                if value := getattr(model, key):
+                    raise BadInputError(
+                        f"{role}.{key}: {reason}; {'set it to false' if value is True else 'leave it out'}"
+                    )
+        if self.transformer.hidden_size % self.transformer.num_heads:
+            raise BadInputError(
+                f"transformer.num_heads: {self.transformer.num_heads} does not divide transformer.hidden_size "
+                f"{self.transformer.hidden_size}; choose one that does"
+            )
         for role in self.models:
             if self.training.schedule == "linear" and self.limits(role).epochs != math.inf:
                 raise BadInputError(
@@ -181,6 +234,8 @@ class RunConfig:
             name = "data.input" if side is self.data.input else "data.output"
             if side.sentencepiece is not None and side.units != "subwords":
                 raise BadInputError(f"{name}.sentencepiece: is only for units: subwords, but units is {side.units}")
+            if side.remove_spaces and side.units == "words":
+                raise BadInputError(f"{name}.remove_spaces: leaves one word of each line; set units to characters")
 
 
 def parse_config(file: Path, words: Sequence[str] = ()) -> RunConfig:

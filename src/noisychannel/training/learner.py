@@ -72,6 +72,7 @@ class Learner:
         # On a GPU the learning rate is a tensor, so that a CUDA graph of the optimiser step reads its current value.
         on_gpu = world.device.type == "cuda"
         self.first_rate = rate = own.learning_rate or config.training.learning_rate
+        self.warmup = config.training.warmup if own.warmup is None else own.warmup
         self.optimiser = torch.optim.Adam(
             self.model.parameters(),
             lr=torch.tensor(rate, device=world.device) if on_gpu else rate,
@@ -152,6 +153,7 @@ class Learner:
         self._symbols_since_news += symbols
         if self.training.schedule == "linear":
             self.state.learning_rate = self.first_rate * (1 - self.state.step / self.limits.updates)
+        if self.training.schedule == "linear" or self.state.step <= self.warmup:
             self._set_rate()
         now = time.monotonic()
         if (elapsed := now - self._last_news) >= SECONDS_BETWEEN_NEWS:
@@ -196,7 +198,7 @@ class Learner:
             )
         if self.metrics:
             values = {"epoch": state.epoch, "loss": self.last_loss, "perplexity": _perplexity(self.last_loss)}
-            self.metrics.write("train", state.step, **values, learning_rate=state.learning_rate)
+            self.metrics.write("train", state.step, **values, learning_rate=self.rate)
         state.interval_symbols = 0
 
     def judge(self, dev_loss: float) -> bool:
@@ -204,7 +206,7 @@ class Learner:
         state, training = self.state, self.training
         state.evaluated_step = state.step
         best = dev_loss < state.best_loss
-        rate = state.learning_rate
+        rate = self.rate
         if self.metrics:
             values = {"epoch": state.epoch, "loss": dev_loss, "perplexity": _perplexity(dev_loss)}
             self.metrics.write("dev", state.step, **values, learning_rate=rate)
@@ -275,12 +277,17 @@ class Learner:
         self.files.write_word_list(words)
         return len(words)
 
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next update."""
+        return self.state.learning_rate * min(1.0, (self.state.step + 1) / max(1, self.warmup))
+
     def _set_rate(self) -> None:
         group = self.optimiser.param_groups[0]
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(self.state.learning_rate)
+            group["lr"].fill_(self.rate)
         else:
-            group["lr"] = self.state.learning_rate
+            group["lr"] = self.rate
 
 
 def describe_model(job: Job) -> ModelDescription:

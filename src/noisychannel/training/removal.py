@@ -11,7 +11,7 @@ from pathlib import Path
 from noisychannel.atomic import cannot_write
 from noisychannel.errors import NoisyChannelError
 from noisychannel.models.registry import ROLES
-from noisychannel.run_files import SEEN, VOCABULARIES
+from noisychannel.run_files import NGRAMS, SEEN, VOCABULARIES
 from noisychannel.runs import RunDirectory
 
 UNFINISHED_FILE = re.compile(r"\..+\.\d+\.tmp")
@@ -40,7 +40,7 @@ def clear_run(run: RunDirectory, groups: list[str]) -> None:
             remove(directory)
             continue
         names = (*ROLES, "tensorboard", "metrics.jsonl", "weights.json", "config.yaml", "run.json", SEEN)
-        for name in (*names, *VOCABULARIES):
+        for name in (*names, *NGRAMS.values(), *VOCABULARIES):
             remove(directory / name)
         if directory != run.path and directory.exists() and not any(directory.iterdir()):
             directory.rmdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,11 +19,12 @@ from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.registry import ROLES, Role
 from noisychannel.models.seen import Seen
-from noisychannel.run_files import WORK, directory_name
+from noisychannel.run_files import NGRAMS, WORK, directory_name
+from noisychannel.run_ngrams import make_ngram, missing_ngrams, write_ngram
 from noisychannel.run_records import DataRecord
 from noisychannel.runs import RunDirectory
 from noisychannel.tensors import load_shapes
-from noisychannel.training.config import RunConfig, parse_config
+from noisychannel.training.config import NGramConfig, RunConfig, parse_config
 from noisychannel.training.events import Finished, Listener
 from noisychannel.training.jobs import choose_processes, run_jobs, trained_in_graphs
 from noisychannel.training.learner import Job
@@ -42,7 +43,7 @@ LIMITS = {f"{section}.{limit}" for section in ("training", *ROLES) for limit in 
 FREE_TO_CHANGE = LIMITS | {
     "run_dir", "models", "device", "jobs", "tensorboard", "training.patience", "training.checkpoint_every",
     "training.log_every",
-    *(f"data.{key}" for key in (*SOURCE_KEYS, "vocabularies")),
+    *(f"data.{key}" for key in (*SOURCE_KEYS, "vocabularies")), *(f"ngrams.{name}" for name in NGRAMS),
 }  # fmt: skip
 """Keys that may differ when a run is resumed. Files may have moved: their content is compared instead.
 A linear schedule depends on its limit, so there the limits may not differ."""
@@ -157,8 +158,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         _verify_models(run, config)
         if not (jobs := _jobs(run, config, run.header().groups)):
             complete = _check_sources(run, config, say)
-            if _counts_pairs(record):
-                _add_seen(run, config, complete, say)
+            _add_counts(run, record, complete, say)
             remove_data(run)
             say(
                 f"{run.path}: nothing to do, every model is trained. A model that stopped at its limit continues with "
@@ -195,6 +195,7 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
             run.group(group).write_codecs(data.input_codec, data.output_codec)
         if _counts_pairs(record):
             _write_seen(run.group(group), data)
+        _write_ngrams(run.group(group), record, data, asdict(record.ngrams))
         _write_group(run.group(group), record, data, group, hashes)
     if list(prepared) != [""]:
         run.write_config(dump_config(record))
@@ -335,24 +336,47 @@ def _write_seen(run: RunDirectory, data: Prepared) -> None:
     run.write_seen(Seen.of(*inputs, *outputs, symbols, data.real_pairs()))
 
 
-def _add_seen(run: RunDirectory, config: RunConfig, complete: bool, say: Say) -> None:
-    """Count the pairs of a finished run if an earlier version has not, or if the counts were removed or are damaged.
+def _write_ngrams(run: RunDirectory, config: RunConfig, data: Prepared, orders: Mapping[str, int]) -> None:
+    """The n-gram models of a group that have an order, by name."""
+    for name, order in orders.items():
+        if order:
+            write_ngram(run, name, make_ngram(name, order, data, config.data))
+
+
+def _add_counts(run: RunDirectory, config: RunConfig, complete: bool, say: Say) -> None:
+    """Count what a finished run lacks: because an earlier version did not, the configuration asks for n-grams now, or
+    the counts were removed or are damaged.
 
     ``complete``: all files of data are there.
     """
-    if all(group.seen_is_intact() for group in run.groups()):
+    groups = run.groups()
+    lacks_seen = _counts_pairs(config) and not all(group.is_intact(group.seen_file) for group in groups)
+    ngrams: dict[str, int] = {}
+    for of_group in groups:
+        ngrams |= missing_ngrams(of_group, asdict(config.ngrams))
+    added = [
+        *(["the training pairs were{} counted (seen)"] if lacks_seen else []),
+        *(f"the n-grams of {name} were{{}} counted (ngram_{name})" for name in ngrams),
+    ]
+    if not added:
         return
     if not complete:
-        say(f"{run.path}: the training pairs were not counted (seen), because files of its data are missing")
+        for line in added:
+            say(f"{run.path}: {line.format(' not')}, because files of its data are missing")
         return
     with leaving_no_data(run):
         prepared = prepare(config.data, lambda group: run.group(group).data_dir, _codecs(run))
         for group, data in prepared.items():
             _check_data(run.group(group), data, config)
     for group, data in prepared.items():
-        _write_seen(run.group(group), data)
+        if lacks_seen:
+            _write_seen(run.group(group), data)
+        _write_ngrams(run.group(group), config, data, ngrams)
         run.group(group).record_prepared()
-    say(f"{run.path}: the training pairs were counted (seen)")
+    for place in dict.fromkeys([*groups, run]) if ngrams else ():
+        place.write_config(dump_config(config))
+    for line in added:
+        say(f"{run.path}: {line.format('')}")
 
 
 def _check_sources(run: RunDirectory, config: RunConfig, say: Say) -> bool:
@@ -385,6 +409,8 @@ def _continued(run: RunDirectory, config: RunConfig) -> RunConfig:
     before = parse_config(run.existing_config())
     # The sections of models that are not asked for now are those of the run.
     config = replace(config)
+    orders = {name: order or getattr(before.ngrams, name) for name, order in asdict(config.ngrams).items()}
+    config.ngrams = NGramConfig(**orders)
     for role in ROLES:
         if role not in config.models:
             setattr(config, role, before.model(role))

@@ -109,7 +109,7 @@ class CandidatePool:
             known = self._terms[sentence].setdefault((hypothesis.tokens, hypothesis.complete), {})
             new = {
                 name: value
-                for name, value in hypothesis.terms().items()
+                for name, value in hypothesis.weighed().items()
                 if name not in known and value is not None and math.isfinite(value)
             }
             known |= new

@@ -47,7 +47,8 @@ class TuneOptions:
     Args:
         systems: Which systems to tune, such as direct+lm; all that the run has models for if not given.
         terms: Further terms, as NAME=KIND:RUN; KIND is lm (a second language model), density_ratio (a language model
-            that is subtracted), word_list or seen (counts of the pairs of a run).
+            that is subtracted), word_list, seen (counts of the pairs of a run), ngram_pairs or ngram_outputs (its
+            n-gram models).
         metric: What to optimise.
         tokenize: sacrebleu's tokenizer for bleu.
         n_best: Length of the n-best lists.
