@@ -71,6 +71,11 @@ COMMANDS = {
         LINES_ARE_WHOLE,
         ("--batch_size", "--max_symbols"),
     ),
+    "serve": Command(
+        "serve runs on a port: a page to try them in a browser, and a JSON interface",
+        "every request that was accepted has been answered",
+        ("--batch_size", "--queue", "--max_symbols", "--max_n_best", "--max_inputs"),
+    ),
     "reproduce": Command("run the experiments of the paper, with every row of their tables", RESUMES, ("--jobs",)),
     "bench": Command("measure time and memory of the loss, training steps and decoding on this machine"),
 }

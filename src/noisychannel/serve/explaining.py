@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.memory import Refuse
 from noisychannel.ids import EOS
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.outputs import Output
@@ -26,7 +27,7 @@ class Explainer:
         """``every``: the same models, with a weight for each term, so that all of them are computed."""
         self.model, self.every, self.batch_size = model, every, batch_size
 
-    def explained(self, tasks: Sequence[Task], n_best: int, refuse: Callable[[int, str], None]) -> list[dict[str, Any]]:
+    def explained(self, tasks: Sequence[Task], n_best: int, refuse: Refuse) -> list[dict[str, Any]]:
         """Decoded inputs."""
         model, trees = self.model, SearchTrees()
         found = model.batch(
@@ -47,7 +48,7 @@ class Explainer:
             answers.append(answer)
         return answers
 
-    def scored(self, tasks: Sequence[Task], refuse: Callable[[int, str], None]) -> list[dict[str, Any]]:
+    def scored(self, tasks: Sequence[Task], refuse: Refuse) -> list[dict[str, Any]]:
         """Given outputs, in the given order."""
         encode = self.model.output_codec.encode
         ids = [[encode(output)[:-1] for output in task.outputs] for task in tasks]

@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from noisychannel import __version__
 
@@ -14,6 +15,18 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 Labels = tuple[tuple[str, str], ...]
+
+
+class Measure(Protocol):
+    """Something that is counted, under one name."""
+
+    name: str
+    purpose: str
+    kind: str
+
+    def samples(self) -> Iterator[tuple[str, Labels, float]]:
+        """Each number with its name and labels."""
+        ...
 
 
 class Counter:
@@ -102,10 +115,9 @@ class Measures:
 
     def text(self) -> str:
         """For ``GET /metrics``."""
-        lines = []
-        for measure in (
-            self.requests, self.seconds, self.inputs, self.batches, self.work, self.refused, self.dropped, *self._gauges,
-        ):  # fmt: skip
+        lines: list[str] = []
+        counters: list[Measure] = [self.requests, self.inputs, self.refused, self.dropped]
+        for measure in [*counters, self.seconds, self.batches, self.work, *self._gauges]:
             lines += [f"# HELP {measure.name} {measure.purpose}", f"# TYPE {measure.name} {measure.kind}"]
             lines += [f"{name}{_braces(labels)} {value:.10g}" for name, labels, value in measure.samples()]
         return "\n".join(lines) + "\n"

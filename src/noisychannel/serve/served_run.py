@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from noisychannel.data.prepare import DataSource
+from noisychannel.decode.memory import Refuse, SearchTooLargeError
 from noisychannel.decode.objective import TERMS, Weights
 from noisychannel.errors import BadInputError, NoisyChannelError, did_you_mean, shortened
 from noisychannel.json_lines import writable
@@ -116,7 +117,7 @@ class ServedRun:
     def answer(self, settings: TaskSettings, tasks: Sequence[Task]) -> list[dict[str, Any] | RefusedTaskError]:
         """The answers to tasks with the same settings, ready for JSON."""
         model = self._model(settings.system, settings.weights)
-        refused: dict[int, str] = {}
+        refused: dict[int, SearchTooLargeError] = {}
         answers: Sequence[dict[str, Any]]
         match settings.kind:
             case "decode":
@@ -128,17 +129,17 @@ class ServedRun:
                 answers = explainer.explained(tasks, settings.n_best, refused.__setitem__)
             case "score":
                 answers = self._explainer(model, settings).scored(tasks, refused.__setitem__)
-        return [RefusedTaskError(refused[n]) if n in refused else writable(answer) for n, answer in enumerate(answers)]
+        return [
+            RefusedTaskError(str(refused[n])) if n in refused else writable(answer) for n, answer in enumerate(answers)
+        ]
 
-    def _decoded(
-        self, model: NoisyChannel, tasks: Sequence[Task], n_best: int, refuse: Callable[[int, str], None]
-    ) -> list[dict[str, Any]]:
+    def _decoded(self, model: NoisyChannel, tasks: Sequence[Task], n_best: int, refuse: Refuse) -> list[dict[str, Any]]:
         texts, features = [task.text for task in tasks], [task.features for task in tasks]
         found = model.batch(texts, n_best, features, self.limits.batch_size, refuse=refuse)
         return [answer(model, task, outputs) for task, outputs in zip(tasks, found, strict=True)]
 
     def _reranked(
-        self, model: NoisyChannel, tasks: Sequence[Task], n_best: int, refuse: Callable[[int, str], None]
+        self, model: NoisyChannel, tasks: Sequence[Task], n_best: int, refuse: Refuse
     ) -> list[dict[str, Any]]:
         texts, features = [task.text for task in tasks], [task.features for task in tasks]
         found = model.rerank_batch(texts, [task.outputs for task in tasks], features, refuse=refuse)

@@ -10,11 +10,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from noisychannel.errors import NoisyChannelError
 from noisychannel.serve.limits import Limits
-from noisychannel.serve.measures import Gauge, Measures
+from noisychannel.serve.measures import Measures
 from noisychannel.serve.tasks import RefusedTaskError, Task, TaskSettings
 
 Answer = dict[str, Any]
@@ -70,13 +71,14 @@ class Worker:
         self._working: list[_Waiting] = []
         self._seconds = 0.1
         """What an input takes, more or less."""
-        labels = (("run", run.name),)
-        measures.add_gauge(
-            Gauge("noisychannel_waiting_inputs", "Inputs in the queue.", lambda: {labels: float(len(self._queue))})
-        )
         # A daemon, so that a second signal ends the program although a search is going on.
         self._thread = threading.Thread(target=self._work, name=f"run {run.name}", daemon=True)
         self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Tasks in the queue."""
+        return len(self._queue)
 
     def submit(self, settings: TaskSettings, tasks: Sequence[Task]) -> list[Future[Answer]]:
         """Queue all of these tasks, or none of them."""
@@ -88,7 +90,7 @@ class Worker:
             futures = []
             for task in tasks:
                 waiting = _Waiting(settings, task, Future())
-                waiting.future.add_done_callback(lambda future, waiting=waiting: self._left(future, waiting))
+                waiting.future.add_done_callback(partial(self._left, waiting))
                 self._queue.append(waiting)
                 futures.append(waiting.future)
             self._changed.notify()
@@ -113,7 +115,7 @@ class Worker:
     def _retry_after(self) -> int:
         return round(min(max(LEAST_WAIT, self._seconds * len(self._queue)), MOST_WAIT))
 
-    def _left(self, future: Future[Answer], waiting: _Waiting) -> None:
+    def _left(self, waiting: _Waiting, future: Future[Answer]) -> None:
         """A client has left: its task is not worked on."""
         if not future.cancelled():
             return
