@@ -53,11 +53,11 @@ def _operation(schema: Schema, path: str, method: str, operation: Schema, used: 
 
 
 def _fields(definition: Schema, used: dict[str, None]) -> Iterator[str]:
-    needed = definition.get("required", [])
+    needed = definition.get("required", []) if definition.get("additionalProperties") is False else []  # of requests
     yield '<div class="scroll"><table><thead><tr><th>key</th><th>type</th><th>meaning</th></tr></thead><tbody>'
     for name, one in definition.get("properties", {}).items():
         default = f" Default: {json.dumps(one['default'], ensure_ascii=False)}." if "default" in one else ""
-        must = " Needed." if name in needed and "default" not in one else ""
+        must = " Needed." if name in needed else ""
         meaning = _text(one.get("description", "")) + escape(default + must)
         yield f"<tr><td><code>{escape(name)}</code></td><td>{_kind(one, used)}</td><td>{meaning}</td></tr>"
     yield "</tbody></table></div>"

@@ -12,6 +12,9 @@ function heatMap(kind, points, rows, columns, best, label) {
   const width = margin + CELL * columns.length + 4 + slant;
   const height = top + CELL * rows.length + 4;
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  svg.style.maxWidth = "100%"; // on a phone it shrinks a little before it scrolls
+  svg.style.minWidth = `${Math.round(0.7 * width)}px`;
+  svg.style.height = "auto";
   rows.forEach((symbol, i) => {
     svg.append(drawn("text", { x: margin - 8, y: top + CELL * i + 18, "text-anchor": "end", "font-size": 14,
       class: symbol === END ? "end" : "" }, shown(symbol)));
@@ -29,7 +32,7 @@ function heatMap(kind, points, rows, columns, best, label) {
     svg.append(drawn("rect", { ...place, class: `heat-${kind}`, "fill-opacity": 0.12 + 0.88 * point }, title));
   }));
   for (const [i, j] of best) {
-    svg.append(drawn("circle", { class: "best", cx: margin + CELL * (j + 0.5), cy: top + CELL * (i + 0.5), r: 4 }));
+    svg.append(drawn("circle", { class: "point", cx: margin + CELL * (j + 0.5), cy: top + CELL * (i + 0.5), r: 4 }));
   }
   return svg;
 }

@@ -21,7 +21,7 @@ function filled(made, attributes, children) {
 }
 
 const END = "␄";
-const shown = (symbol) => (symbol === " " ? "␣" : symbol);
+const shown = (symbol) => (symbol === " " ? "␣" : symbol === END ? "▪" : symbol);
 const fixed = (number, digits = 2) => (number === null ? "–" : number.toFixed(digits).replace(/^-/, "−"));
 
 // How wide a text of the fixed-width font is, in letters; wide characters count twice.

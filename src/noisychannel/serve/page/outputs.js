@@ -106,7 +106,7 @@ function updateWeights(weights, tuned) {
   for (const [name, weight] of Object.entries(weights)) {
     const value = $(`weight-${name}-value`);
     value.textContent = fixed(weight);
-    value.className = Math.abs(weight - (tuned[name] ?? 0)) < 1e-9 ? "" : "changed";
+    value.className = Math.abs(weight - (tuned[name] ?? 0)) < 1e-5 ? "" : "changed";
     $(`weight-${name}`).setAttribute("aria-valuetext", fixed(weight));
   }
 }

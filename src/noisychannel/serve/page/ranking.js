@@ -40,7 +40,7 @@ function ranked(hypotheses, weights) {
   });
 }
 
-const sameWeights = (a, b) => Object.keys(a).every((name) => Math.abs(a[name] - (b[name] ?? 0)) < 1e-9);
+const sameWeights = (a, b) => Object.keys(a).every((name) => Math.abs(a[name] - (b[name] ?? 0)) < 1e-5);
 const anyModel = (weights) => Object.entries(weights).some(([name, weight]) => name !== "length" && weight !== 0);
 
 // The ends of a slider: room on both sides of the tuned weight, to the other side of zero only for the length.

@@ -32,9 +32,10 @@ function showTree(tree, place, open) {
   if (!tree) return;
   const nodes = grown(tree, place);
   if (open.size === 0 && nodes.length <= ALL_OPEN) nodes.forEach((node) => open.add(node.n));
-  const left = tree.left_out ? ` ${tree.left_out} further prefixes are left out.` : "";
-  $("tree-hint").textContent = `${nodes.length - 1} prefixes survived in some cell of the search. ` +
-    `The thick line is the output that is selected above. +n: press to see n rivals that lost.${left}`;
+  const number = nodes.length - 1;
+  const some = tree.left_out ? ` The best ${number} of them are here.` : "";
+  $("tree-hint").textContent = `${number + tree.left_out} beginnings of outputs survived in some cell of the search.${some} ` +
+    "The thick line leads to the output that is selected above, ▪ is the end. Press +n to see n rivals that lost.";
   drawTree(tree, place, open, nodes);
   showSteps(nodes);
 }
