@@ -2,8 +2,8 @@
 
     python tools/screenshots.py [--chromium /usr/bin/chromium] [--into docs/images]
 
-Starts ``noisychannel serve`` with the run of the package, and photographs the page in a browser: light, dark, and as wide
-as a phone. Needs the extras serve and dev, and a Chromium.
+Starts ``noisychannel serve`` with the run of the package, and photographs the page in a browser: light, dark, and as
+wide as a phone. Needs the extras serve and dev, and a Chromium.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 ARGUMENTS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--force-color-profile=srgb",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb",
 ]  # fmt: skip
-VIEW = "#input=Land&weights=direct:1,channel:0.453167,lm:0.2,length:0.415952"
+VIEW = "#input=Land&weights=direct:1,channel:0.453167,lm:0.1,length:-0.1"
 PICTURES = {
     "serve-light": {"color_scheme": "light", "viewport": {"width": 1160, "height": 1460}},
     "serve-dark": {"color_scheme": "dark", "viewport": {"width": 1160, "height": 1460}},

@@ -61,7 +61,7 @@ def create_app(
     _add_pages(app, service)
     _add_errors(app)
     paths = {path for route in app.routes if (path := getattr(route, "path", None)) is not None}
-    return Guarded(Guard(app, limits, measures, token, hosts, paths), app, service)
+    return Guarded(Guard(app, limits, measures, token, hosts, paths, warn), app, service)
 
 
 class Guarded:
@@ -143,8 +143,10 @@ def _add_pages(app: FastAPI, service: Service) -> None:
 
 
 def _add_errors(app: FastAPI) -> None:
-    def problem(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-        return JSONResponse({"error": " ".join(reason.split())}, status, headers)
+    def problem(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
+        # In ASCII: the reason may name a key with half of a surrogate pair.
+        body = json.dumps({"error": " ".join(reason.split())})
+        return Response(body, status, headers, media_type="application/json")
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: HTTPRequest, error: RequestValidationError) -> Response:
@@ -178,10 +180,6 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(ClientGoneError)
     async def gone(request: HTTPRequest, error: ClientGoneError) -> Response:
         return problem(499, "the client left")
-
-    @app.exception_handler(Exception)
-    async def failed(request: HTTPRequest, error: Exception) -> Response:
-        return problem(500, f"internal error ({type(error).__name__})")
 
 
 def _places(body: schema.DecodeRequest) -> list[str]:

@@ -10,7 +10,7 @@ import hmac
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from ipaddress import ip_address
 
 from noisychannel.serve.bodies import (
@@ -52,10 +52,11 @@ class Guard:
         token: str | None = None,
         hosts: Collection[str] | None = None,
         paths: Collection[str] = (),
+        warn: Callable[[str], None] = lambda line: None,
     ) -> None:
         """``hosts``: names that requests may use for this server; any if not given. ``paths``: those that are counted
-        by name, so that a client cannot make up further ones."""
-        self.app, self.limits, self.measures, self.paths = app, limits, measures, paths
+        by name, so that a client cannot make up further ones. ``warn`` is told of failures."""
+        self.app, self.limits, self.measures, self.paths, self.warn = app, limits, measures, paths, warn
         self.token = None if token is None else token.encode("utf-8")
         self.hosts = None if hosts is None else {host.lower() for host in hosts}
         self._of_client: Counter[str] = Counter()
@@ -75,6 +76,10 @@ class Guard:
 
         try:
             await self._pass(scope, receive, noted)
+        except Exception as error:
+            self.warn(f"{scope['path']}: failed ({type(error).__name__}: {error})")
+            if not status:
+                await refuse(noted, 500, f"internal error ({type(error).__name__})")
         finally:
             path = scope["path"] if scope["path"] in self.paths else "other"
             self.measures.requests.add(path=path, status=str(status or 499))  # 499: the client left

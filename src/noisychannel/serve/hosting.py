@@ -31,9 +31,9 @@ class Hosting:
         """Serve runs until a signal. ``ready`` is called with the address."""
         directories = named_runs(runs)
         local = is_loopback(self.host)
-        if not local and self.token is None:
-            self.reporter.warn(f"--host {self.host}: other machines can use this server, and there is no token")
         with bind(self.host, self.port) as bound:
+            if not local and self.token is None:
+                self.reporter.warn(f"--host {self.host}: other machines can use this server, and there is no token")
             served = [ServedRun(name, run, device, self.limits, self.reporter) for name, run in directories.items()]
             hosts = {*LOOPBACK_NAMES, self.host} if local else None
             app = create_app(served, self.limits, self.token, hosts, self.reporter.warn)

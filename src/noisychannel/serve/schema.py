@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-Text = Annotated[str, Field(strict=True)]
+
+def _unicode(text: str) -> str:
+    """JSON can write half of a surrogate pair, which no file and no answer can."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("must be Unicode text, but has half of a surrogate pair") from None
+    return text
+
+
+Text = Annotated[str, Field(strict=True), AfterValidator(_unicode)]
 Number = Annotated[float, Field(strict=True)]
 Features = Annotated[list[Text], Field(description="Tags of the input, in order, if the run was trained with them.")]
 Points = Annotated[
