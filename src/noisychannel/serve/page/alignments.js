@@ -41,7 +41,7 @@ function heatMap(kind, points, rows, columns, best, label) {
 const pairsOf = (points, rows, columns, byColumn) => (byColumn ? columns : rows).map((symbol, n) => {
   const line = byColumn ? points.map((row) => row[n]) : points[n];
   const place = line.indexOf(Math.max(...line));
-  return [shown(symbol), shown((byColumn ? rows : columns)[place]), line[place]];
+  return [spoken(symbol), spoken((byColumn ? rows : columns)[place]), line[place]];
 });
 
 function figure(kind, title, hint, points, rows, columns, best, byColumn) {

@@ -22,6 +22,7 @@ function filled(made, attributes, children) {
 
 const END = "␄";
 const shown = (symbol) => (symbol === " " ? "␣" : symbol === END ? "▪" : symbol);
+const spoken = (symbol) => (symbol === " " ? "a space" : symbol === END ? "the end" : symbol);
 const fixed = (number, digits = 2) => (number === null ? "–" : number.toFixed(digits).replace(/^-/, "−"));
 
 // How wide a text of the fixed-width font is, in letters; wide characters count twice.

@@ -1,7 +1,7 @@
 "use strict";
 // The page: what is typed, what the server answers, what the sliders change.
 
-const state = { server: null, answer: null, searched: {}, weights: {}, tuned: {}, selected: 0, own: null, open: new Set(), asked: 0 };
+const state = { server: null, answer: null, searched: {}, weights: {}, tuned: {}, selected: 0, own: null, open: new Set(), asked: 0, started: null };
 
 async function ask(path, body) {
   const headers = {};
@@ -175,10 +175,11 @@ function restore() {
   if (state.server.runs.some((run) => run.name === view.run)) $("run").value = view.run;
   showRun();
   if (runNow().systems.some((system) => system.name === view.system)) $("system").value = view.system;
+  if (!view.input) return; // what was typed while the page was loading stays
   $("input").value = view.input;
   $("tags").value = view.tags;
   $("n-best").value = view.n;
-  if (view.input) decode(view.searched, view);
+  decode(view.searched, view);
 }
 
 async function start() {
@@ -195,8 +196,9 @@ async function start() {
   restore();
 }
 
-$("ask").addEventListener("submit", (event) => {
+$("ask").addEventListener("submit", async (event) => {
   event.preventDefault();
+  await state.started;
   if (state.server) decode(state.own);
 });
 $("run").addEventListener("change", () => { state.own = null; showRun(); if (state.answer) decode(null); });
@@ -220,7 +222,7 @@ $("link").addEventListener("click", async () => {
 $("token").addEventListener("change", () => {
   sessionStorage.setItem("token", $("token").value.trim());
   $("token").value = "";
-  start();
+  state.started = start();
 });
 window.addEventListener("popstate", () => state.server && restore());
-start();
+state.started = start();

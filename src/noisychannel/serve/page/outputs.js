@@ -95,7 +95,7 @@ function showWeights(weights, tuned, change) {
     const value = element("output", { for: id, id: `${id}-value` });
     slider.addEventListener("input", () => change(name, Number(slider.value)));
     return element("div", { class: "weight" },
-      element("label", { for: id }, element("span", { class: `swatch term-${termClass(name)}` }), termName(name),
+      element("label", { for: id }, element("span", { class: `swatch term-${termClass(name)}` }), termName(name), " ",
         element("span", { class: "formula" }, termFormula(name))), value, slider);
   });
   $("weights").replaceChildren(...rows);

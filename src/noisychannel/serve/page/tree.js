@@ -68,7 +68,7 @@ function drawTree(tree, place, open, nodes) {
     const kind = node.best ? "best" : node.kept ? "kept" : "lost";
     const hidden = node.children.filter((child) => !child.kept).length;
     const about = node.n === 0 ? "the empty output" :
-      `${node.prefix.map(shown).join(" ")}: objective ${fixed(node.score)}` +
+      `${node.prefix.map(spoken).join(" ")}: objective ${fixed(node.score)}` +
       (node.complete ? ", complete" : `, survived in ${node.cells.length} cell${node.cells.length === 1 ? "" : "s"}`);
     const group = drawn("g", { class: kind, transform: `translate(${x(node)} ${y(node)})` }, drawn("title", {}, about),
       drawn("rect", { x: 0, y: -12, width: wide, height: 24, rx: 6 }),
@@ -78,7 +78,7 @@ function drawTree(tree, place, open, nodes) {
       const label = open.has(node.n) ? "−" : `+${hidden}`;
       group.append(drawn("text", { class: "more", x: wide + 2, y: -4 }, label));
       filled(group, { role: "button", tabindex: 0, "data-node": node.n, "aria-expanded": open.has(node.n) ? "true" : "false",
-        "aria-label": `${about}; ${hidden} rivals` }, []);
+        "aria-label": `${about}; ${hidden} ${hidden === 1 ? "rival" : "rivals"}` }, []);
       group.addEventListener("click", () => redraw(node));
       group.addEventListener("keydown", (event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
