@@ -2,10 +2,10 @@
 
     python benchmarks/serve.py [--clients 200] [--seconds 60] [--output benchmarks/results/serve-cpu.md]
 
-Starts ``noisychannel serve`` with the run of the package. Each client sends one input after the other, and compares each
-answer with what the decoder gives for that input, asked beforehand. An answer that belongs to another input, a refusal
-and a broken connection are counted apart. Memory is the server's resident memory: at the start (after a tenth of the
-time), in the middle and at the end.
+Starts ``noisychannel serve`` with the run of the package. Each client sends one input after the other, and compares
+each answer with what the decoder gives for that input, asked beforehand. An answer that belongs to another input, a
+refusal and a broken connection are counted apart. Memory is the server's resident memory: at the start (after a tenth
+of the time), in the middle and at the end.
 """
 
 from __future__ import annotations
@@ -145,9 +145,10 @@ def report(load: Load, clients: int, command: Sequence[str]) -> str:
     }
     threads = torch.get_num_threads()
     head = (
-        f"`{' '.join(command)}`: {clients} clients on loopback, {load.seconds:.0f} s, {INPUTS} different inputs, the run of "
-        f"the package with its default system (direct+channel+lm, K1 10, K2 5). noisychannel {__version__}, commit "
-        f"{commit()}, torch {torch.__version__}, {date.today()}, CPU ({platform.machine()}, {threads} threads).\n\n"
+        f"`{' '.join(command)}`: {clients} clients on loopback, {load.seconds:.0f} s, {INPUTS} different inputs, "
+        f"the run of the package with its default system (direct+channel+lm, K1 10, K2 5). noisychannel {__version__}, "
+        f"commit {commit()}, torch {torch.__version__}, {date.today()}, "
+        f"CPU ({platform.machine()}, {threads} threads).\n\n"
     )
     return head + "| | |\n| --- | ---: |\n" + "".join(f"| {name} | {value} |\n" for name, value in rows.items())
 

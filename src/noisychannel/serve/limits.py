@@ -15,7 +15,8 @@ class Limits:
     """The limits of a server.
 
     Args:
-        max_symbols: Longest input, or given output, in symbols.
+        max_symbols: Longest input, or given output, in symbols. The time of a search grows with its square, and others
+            wait meanwhile.
         max_n_best: Most outputs of an input that a request may ask for.
         max_inputs: Most inputs of one request; for given outputs, most outputs.
         max_body: Most bytes of a request.
@@ -27,7 +28,7 @@ class Limits:
         shutdown_seconds: How long the server takes to answer what it has accepted when it is asked to stop.
     """
 
-    max_symbols: Count = 200
+    max_symbols: Count = 100
     max_n_best: Count = 50
     max_inputs: Count = 100
     max_body: Count = 256 * 1024
