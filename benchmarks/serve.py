@@ -78,7 +78,7 @@ class Load:
 
 async def put_load(address: str, expected: dict[str, str], clients: int, seconds: float) -> Load:
     """Every client asks until the time is over, and then waits for its last answer."""
-    load, texts, began = Load(), list(expected), time.monotonic()
+    load, texts = Load(), list(expected)
     limits = httpx.Limits(max_connections=clients + 1, max_keepalive_connections=clients + 1)
     async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits, trust_env=False) as http:
 
@@ -94,6 +94,8 @@ async def put_load(address: str, expected: dict[str, str], clients: int, seconds
                 load.memory.append(figure((await http.get("/metrics")).text, "process_resident_memory_bytes") / 2**20)
                 await asyncio.sleep(max(0.1, min(1.0, seconds / 30)))
 
+        await asyncio.gather(*(http.get("/healthz") for _ in range(clients)))  # every client is connected
+        began = time.monotonic()
         measuring = asyncio.create_task(measure())
         await asyncio.gather(*map(ask, range(clients)))
         load.seconds = time.monotonic() - began

@@ -259,6 +259,7 @@ def test_paths_and_methods(server: Running) -> None:
     assert server.get("/api/decode").status_code == 405
     assert server.get("/nothing").json() == {"error": "there is no such path; see /docs"}
     assert server.get("/healthz").json()["status"] == "ok"
+    assert server.get("/favicon.ico").status_code == 204
     reference = server.get("/docs").text
     for path in ("/api/decode", "/api/explain", "/api/score", "/api/rerank", "/api/runs"):
         assert path in reference

@@ -135,6 +135,10 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     async def index() -> Response:
         return page_answer(page)
 
+    @app.get("/favicon.ico", include_in_schema=False)
+    async def icon() -> Response:
+        return Response(status_code=204)  # browsers ask for one
+
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         if not shown:
