@@ -40,7 +40,9 @@ function showRun() {
   $("tags").placeholder = run.features.slice(0, 2).join(run.feature_separator);
   $("known-tags").replaceChildren(...run.features.map((tag) => element("option", { value: tag })));
   const separator = run.feature_separator;
-  const examples = run.examples.map(({ text, features }) => {
+  let written = 0; // long examples would fill the page
+  const few = run.examples.filter(({ text }) => (written += text.length) === text.length || written <= 240);
+  const examples = few.map(({ text, features }) => {
     const button = element("button", { type: "button" }, text + (features.length ? ` ${features.join(separator)}` : ""));
     button.addEventListener("click", () => {
       $("input").value = text;
@@ -130,7 +132,7 @@ function rank() {
   showOutputs(state.answer, state.weights, state.selected, state.searched, choose);
   const same = sameWeights(state.weights, state.searched);
   const differs = order.some((place, n) => place !== n);
-  const whose = sameWeights(state.searched, state.tuned) ? "the tuned weights" : "your weights";
+  const whose = sameWeights(state.searched, state.tuned) ? "the weights of the system" : "your weights";
   let text = `This is the order of the search, with ${whose}.`;
   if (differs && order[0] !== 0) text = `The order differs from the search’s: “${hypotheses[order[0]].output}” is now first instead of “${hypotheses[0].output}”.`;
   else if (differs) text = "The order differs from the search’s, below the first.";
