@@ -226,7 +226,7 @@ def test_the_inflection_sample_explains_every_key() -> None:
 
 def test_unknown_commands_and_options(trained: Path, capsys) -> None:
     assert fails(capsys, 2, "trian").endswith("unknown command 'trian'; did you mean train?")
-    assert "; choose from demo, fit, train, tune, evaluate, decode, score, reproduce, bench" in fails(capsys, 2, "zzz")
+    assert f"; choose from {', '.join(COMMANDS)}" in fails(capsys, 2, "zzz")
     assert "did you mean --models?" in fails(capsys, 2, "score", str(trained), "--model", "[lm]")
     assert "configuration file" in fails(capsys, 2, "train")
     assert "run directory" in fails(capsys, 2, "score")

@@ -96,13 +96,12 @@ function show(answer, own, view) {
     if (name in state.weights) state.weights[name] = weight;
   }
   state.open = new Set();
-  const most = state.answer.hypotheses.length - 1;
-  state.selected = view ? Math.min(view.selected, most) : 0;
+  const first = ranked(state.answer.hypotheses, state.weights)[0];
+  state.selected = Math.min(view?.selected ?? first, state.answer.hypotheses.length - 1);
   $("results").hidden = false;
   showLegend(state.weights);
   showWeights(state.weights, state.tuned, slide);
   showRemarks();
-  if (!view) state.selected = ranked(state.answer.hypotheses, state.weights)[0];
   rank();
   choose(state.selected, false);
 }

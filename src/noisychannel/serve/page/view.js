@@ -20,7 +20,7 @@ function writtenView(view) {
   if (view.n !== 5) fields.set("n", view.n);
   if (view.searched) fields.set("searched", writtenWeights(view.searched));
   if (view.weights) fields.set("weights", writtenWeights(view.weights));
-  if (view.selected) fields.set("selected", view.selected);
+  if (view.selected || view.weights) fields.set("selected", view.selected);
   return `#${fields}`;
 }
 
@@ -29,7 +29,7 @@ function readView(fragment) {
   const number = (name, other) => (/^\d{1,3}$/.test(fields.get(name) || "") ? Number(fields.get(name)) : other);
   return {
     run: fields.get("run") || "", system: fields.get("system") || "", input: fields.get("input") || "",
-    tags: fields.get("tags") || "", n: number("n", 5), selected: number("selected", 0),
+    tags: fields.get("tags") || "", n: number("n", 5), selected: number("selected", null),
     searched: fields.has("searched") ? readWeights(fields.get("searched")) : null,
     weights: fields.has("weights") ? readWeights(fields.get("weights")) : null,
   };
