@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import platform
 import random
 import re
@@ -25,7 +26,6 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-import httpx
 import torch
 
 from noisychannel import NoisyChannel, __version__
@@ -76,44 +76,66 @@ class Load:
         return sorted(self.waits)[min(len(self.waits) - 1, int(share * len(self.waits)))]
 
 
+class Client:
+    """One connection that is kept. Libraries for HTTP need more time for 200 connections than the server does."""
+
+    def __init__(self, address: str) -> None:
+        found = re.fullmatch(r"http://([\d.]+):(\d+)/", address)
+        assert found, address
+        self.host, self.port = found[1], int(found[2])
+
+    async def connect(self) -> None:
+        self.reader, self.writer = await asyncio.open_connection(self.host, self.port)
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        self.writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+        told = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        length = re.search(r"content-length: (\d+)", told, re.IGNORECASE)
+        assert length, told
+        return int(told.split()[1]), await self.reader.readexactly(int(length[1]))
+
+
 async def put_load(address: str, expected: dict[str, str], clients: int, seconds: float) -> Load:
     """Every client asks until the time is over, and then waits for its last answer."""
-    load, texts = Load(), list(expected)
-    limits = httpx.Limits(max_connections=clients + 1, max_keepalive_connections=clients + 1)
-    async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits, trust_env=False) as http:
+    load, texts, crowd, observer = Load(), list(expected), [Client(address) for _ in range(clients)], Client(address)
+    for client in (*crowd, observer):
+        await client.connect()
+    began = time.monotonic()
 
-        async def ask(seed: int) -> None:
-            rng = random.Random(seed)
-            while time.monotonic() < began + seconds:
-                text, asked = rng.choice(texts), time.monotonic()
-                load.outcomes[await outcome(http, text, expected[text])] += 1
-                load.waits.append(time.monotonic() - asked)
+    async def ask(client: Client, seed: int) -> None:
+        rng = random.Random(seed)
+        while time.monotonic() < began + seconds:
+            text, asked = rng.choice(texts), time.monotonic()
+            load.outcomes[await outcome(client, text, expected[text])] += 1
+            load.waits.append(time.monotonic() - asked)
 
-        async def measure() -> None:
-            while True:
-                load.memory.append(figure((await http.get("/metrics")).text, "process_resident_memory_bytes") / 2**20)
-                await asyncio.sleep(max(0.1, min(1.0, seconds / 30)))
+    async def measure() -> None:
+        while time.monotonic() < began + seconds:
+            measures = (await observer.ask("GET", "/metrics"))[1].decode()
+            load.memory.append(figure(measures, "process_resident_memory_bytes") / 2**20)
+            await asyncio.sleep(max(0.1, min(1.0, seconds / 30)))
 
-        await asyncio.gather(*(http.get("/healthz") for _ in range(clients)))  # every client is connected
-        began = time.monotonic()
-        measuring = asyncio.create_task(measure())
-        await asyncio.gather(*map(ask, range(clients)))
-        load.seconds = time.monotonic() - began
-        measuring.cancel()
-        measures = (await http.get("/metrics")).text
+    await asyncio.gather(measure(), *(ask(client, seed) for seed, client in enumerate(crowd)))
+    load.seconds = time.monotonic() - began
+    measures = (await observer.ask("GET", "/metrics"))[1].decode()
     load.batch = figure(measures, "noisychannel_batch_inputs_sum") / figure(measures, "noisychannel_batch_inputs_count")
+    for client in (*crowd, observer):
+        client.writer.close()
     return load
 
 
-async def outcome(http: httpx.AsyncClient, text: str, expected: str) -> str:
+async def outcome(client: Client, text: str, expected: str) -> str:
     """One request: right, mixed up, wrong, refused or broken."""
     try:
-        response = await http.post("/api/decode", json={"input": text})
-    except httpx.HTTPError as error:
+        status, answer = await client.ask("POST", "/api/decode", json.dumps({"input": text}).encode())
+    except (OSError, EOFError) as error:
+        await client.connect()
         return f"broken ({type(error).__name__})"
-    if response.status_code != 200:
-        return f"refused ({response.status_code})"
-    (result,) = response.json()["results"]
+    if status != 200:
+        return f"refused ({status})"
+    (result,) = json.loads(answer)["results"]
     if result["input"] != text:
         return "mixed up"
     return "right" if result["hypotheses"][0]["output"] == expected else "wrong"

@@ -22,6 +22,9 @@ from noisychannel.serve.limits import Limits
 HEAD_SECONDS = 10.0
 """How long a client may take to send the head of a request, or to begin."""
 HEAD_BYTES = 16 * 1024
+KEEP_ALIVE = 75
+"""Seconds that an idle connection stays open: longer than clients and proxies keep theirs, so that they close first. A
+request that is sent while the server closes is lost."""
 MARGIN = 5.0
 """Seconds after the answers within which clients must have read them when the server stops."""
 
@@ -70,6 +73,7 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE,
             h11_max_incomplete_event_size=HEAD_BYTES,
             timeout_graceful_shutdown=round(limits.shutdown_seconds + MARGIN),
         )
