@@ -42,13 +42,13 @@ def _operation(schema: Schema, path: str, method: str, operation: Schema, used: 
         yield f"<p>Takes {_kind(body, used)}. For example:</p>"
         for example in _definition(schema, body).get("examples", []):
             given = json.dumps(example, ensure_ascii=False)
-            command = f"curl -H 'Content-Type: application/json' -d '{given}' http://127.0.0.1:8000{path}"
+            command = f"curl http://127.0.0.1:8000{path} -H 'Content-Type: application/json' \\\n  -d '{given}'"
             yield f'<pre class="scroll"><code>{escape(command)}</code></pre>'
     yield '<div class="scroll"><table><thead><tr><th>status</th><th>answer</th></tr></thead><tbody>'
     for status, answer in operation["responses"].items():
         content = answer.get("content", {}).get("application/json", {}).get("schema")
-        kind = f"{_kind(content, used)}: " if content and status == "200" else ""
-        yield f"<tr><td>{escape(status)}</td><td>{kind}{_text(answer.get('description', ''))}</td></tr>"
+        meaning = _kind(content, used) if content and status == "200" else _text(answer.get("description", ""))
+        yield f"<tr><td>{escape(status)}</td><td>{meaning}</td></tr>"
     yield "</tbody></table></div></section>"
 
 
