@@ -16,8 +16,10 @@ import httpx
 import pytest
 import torch
 
-from noisychannel import NoisyChannel
+from noisychannel import NoisyChannel, Weights
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.watch import SearchStep
+from noisychannel.errors import BadInputError
 from noisychannel.ids import EOS
 from noisychannel.packaged import EXAMPLES
 from noisychannel.reporting import Silent
@@ -26,6 +28,7 @@ from noisychannel.serve import schema
 from noisychannel.serve.limits import Limits
 from noisychannel.serve.served_run import ServedRun
 from noisychannel.training.run import train_run
+from noisychannel.weights import TermSource, TunedSystem, write_systems
 from serving import GatedRun, Running, demo, running
 from toys import tag, toy_config
 
@@ -328,6 +331,24 @@ def test_a_run_with_features_that_was_never_tuned(tmp_path: Path) -> None:
         assert best["score"] == pytest.approx(best["direct"] + 0.5 * best["channel"] + 0.5 * best["lm"], abs=1e-3)
         assert set(best["extra"]) == {"seen"}
         assert server.post("/api/decode", {"input": "Baum"}).json()["run"] == "demo", "the first is the default"
+
+
+def test_a_system_whose_term_is_gone_is_left_out(tmp_path: Path) -> None:
+    run, told = toy_run(tmp_path, "characters").run, list[str]()
+    terms = {"news": TermSource("lm", tmp_path / "gone")}
+    weights, record = Weights(extra={"news": 1.0}), {"metric": "accuracy"}
+    write_systems(run, [TunedSystem("direct+news", weights, SearchSettings(), record, terms)])
+
+    class Listening(Silent):
+        def warn(self, message: str) -> None:
+            told.append(message)
+
+    served = ServedRun("toy", run, "cpu", Limits(), Listening())
+    assert list(served.systems) == ["direct"]
+    assert told == [f"{run.path}: the system direct+news is not served: there is no news"]
+    write_systems(run, [], default="direct+news")
+    with pytest.raises(BadInputError, match=r"its system direct\+news cannot be loaded"):
+        ServedRun("toy", run, "cpu", Limits(), Silent())
 
 
 def test_a_run_of_words(tmp_path: Path) -> None:

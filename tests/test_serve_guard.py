@@ -232,7 +232,13 @@ def test_the_command() -> None:
             client.headers["authorization"] = "Bearer a-Secret"
             answer = client.post("/api/decode", json={"input": "Baum"}).json()
             assert answer["results"][0]["hypotheses"][0]["output"] == "Bäumen"
-        process.send_signal(signal.SIGTERM)
+            with ThreadPoolExecutor(2) as pool:
+                long = [{"input": "Gebirgsbach" * 4, "n_best": n} for n in (1, 2)]
+                asked = [pool.submit(client.post, "/api/decode", json=body) for body in long]
+                while 'noisychannel_waiting_inputs{run="demo"} 1' not in client.get("/metrics").text:
+                    assert not all(future.done() for future in asked)
+                process.send_signal(signal.SIGTERM)
+                assert [future.result().status_code for future in asked] == [200, 200], "both had been accepted"
         assert process.wait(30) == 143
         told = process.stderr.read()
     assert told == "noisychannel: stopped by SIGTERM; every request that was accepted has been answered\n"

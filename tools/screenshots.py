@@ -1,6 +1,6 @@
 """Make the pictures of the page in docs/images.
 
-    python tools/screenshots.py [--chromium /usr/bin/chromium] [--into docs/images]
+    python tools/screenshots.py [--chromium PROGRAM] [--into docs/images]
 
 Starts ``noisychannel serve`` with the run of the package, and photographs the page in a browser: light, dark, and as
 wide as a phone. Needs the extras serve and dev, and a Chromium.
