@@ -20,9 +20,9 @@ import yaml
 from commands import run_here
 from noisychannel import NoisyChannel, Weights
 from noisychannel.arguments import all_keys, dump_config
-from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.main import COMMANDS, main
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.json_lines import json_line
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import ModelConfig, RunConfig, parse_config
 from toys import tag, toy_config, write_pairs

@@ -28,6 +28,7 @@ from noisychannel.decode.online import OnlineDecoder
 from noisychannel.decode.parts import together_or_alone
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.terms import Ids
+from noisychannel.decode.watch import Watch
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError, did_you_mean, shortened
 from noisychannel.outputs import OnlineText, Output, Speller
@@ -176,6 +177,7 @@ class NoisyChannel:
         align: bool = True,
         refuse: Refuse | None = None,
         confident: bool = True,
+        watch: Watch | None = None,
     ) -> list[list[Output]]:
         """The best outputs of each of many texts; those of similar length are decoded together.
 
@@ -183,6 +185,8 @@ class NoisyChannel:
 
         ``refuse`` is called with the place of a text that needs more memory than the settings allow, and the reason;
         that text has no outputs. If it is not given, such a text raises ``SearchTooLargeError``.
+
+        ``watch`` is called after each step of the search, see ``decode/watch.py``; its sentences are places of texts.
         """
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size must be a whole number of at least 1, but is {batch_size!r}")
@@ -198,7 +202,7 @@ class NoisyChannel:
             some, before = [inputs[n] for n in rows], [contexts[n] for n in rows]
             refused = _of_rows(refuse, rows)
             kept = self._kept(n_best) if confident else n_best
-            best = self.decoder.decode(some, kept, before, align and kept == n_best, refuse=refused)
+            best = self.decoder.decode(some, kept, before, align and kept == n_best, _steps_of(watch, rows), refused)
             spelt = self.speller.spell([texts[n] for n in rows], some, best, self.settings, refused)
             if confident and self.confidence is not None:
                 judged = with_confidence(spelt, self.confidence, self._kept(1))
@@ -354,6 +358,11 @@ def _same_sources(
 def _of_rows(refuse: Refuse | None, rows: Sequence[int]) -> Refuse | None:
     """Called with a place among ``rows`` instead of one among all texts."""
     return None if refuse is None else lambda place, reason: refuse(rows[place], reason)
+
+
+def _steps_of(watch: Watch | None, rows: Sequence[int]) -> Watch | None:
+    """Called with steps of texts instead of steps of ``rows``."""
+    return None if watch is None else lambda step: watch(replace(step, sentence=rows[step.sentence]))
 
 
 def first_proposer(roles: Iterable[str]) -> str:

@@ -11,6 +11,8 @@ from noisychannel.errors import BadInputError
 
 DEMO = "demo"
 PLACE = Path(__file__).parent / "packaged_run"
+EXAMPLES = ("Baum", "Lehrerin", "Schrulle", "Gebirgsbach", "Aktionismus", "Zeitung", "Stuhl", "Nebelhorn")
+"""Inputs to try."""
 
 
 def find_run(path: Path) -> Path:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from noisychannel.arguments import Bounds, Positive, given_values, parse_options
-from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.cli.prompt import at_keyboard, prompted
 from noisychannel.data.files import BadLine, Line, count_inputs, read_inputs
@@ -19,6 +18,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, command_line
 from noisychannel.explanation import explain
+from noisychannel.json_lines import json_line
 from noisychannel.loading import load_tuned
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile

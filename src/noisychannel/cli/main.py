@@ -75,6 +75,11 @@ COMMANDS = {
         LINES_ARE_WHOLE,
         ("--batch-size", "--max-symbols"),
     ),
+    "serve": Command(
+        "serve runs on a port: a page to try them in a browser, and a JSON interface",
+        "every request that was accepted has been answered",
+        ("--batch_size", "--queue", "--max_symbols", "--max_n_best", "--max_inputs"),
+    ),
     "reproduce": Command("run the experiments of the paper, with every row of their tables", RESUMES, ("--jobs",)),
     "prefer": Command(
         "let people compare two systems blindly, and count what they say", "every rating stored so far is kept"

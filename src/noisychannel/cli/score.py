@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from noisychannel.arguments import parse_options
-from noisychannel.cli.json_lines import json_line
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.data.blank_lines import counted_blanks
 from noisychannel.data.files import count_inputs
@@ -15,6 +14,7 @@ from noisychannel.data.rows import HUB, Columns, try_pairs
 from noisychannel.data.standard_input import check_read_once
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError
+from noisychannel.json_lines import json_line
 from noisychannel.models.registry import Role
 from noisychannel.runs import RunDirectory
 from noisychannel.scoring import PairScorer, ScoreOptions

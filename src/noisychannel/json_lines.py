@@ -13,12 +13,13 @@ DECIMALS = 6
 
 def json_line(record: Mapping[str, Any]) -> str:
     """A record as one line, its numbers with ``DECIMALS``; those that JSON cannot write (infinite, NaN) are null."""
-    return json.dumps(_writable(record), ensure_ascii=False, allow_nan=False)
+    return json.dumps(writable(record), ensure_ascii=False, allow_nan=False)
 
 
-def _writable(value: Any) -> Any:
+def writable(value: Any) -> Any:
+    """A value with its numbers as ``json_line`` writes them."""
     if isinstance(value, float):
         return round(value, DECIMALS) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _writable(item) for key, item in value.items()}
-    return [_writable(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: writable(item) for key, item in value.items()}
+    return [writable(item) for item in value] if isinstance(value, (list, tuple)) else value

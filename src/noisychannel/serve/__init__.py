@@ -1,0 +1,1 @@
+"""A server for runs: a JSON interface, and a page for people."""

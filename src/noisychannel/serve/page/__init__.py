@@ -1,0 +1,1 @@
+"""The files of the page at /, put together by ``serve.pages``."""
