@@ -23,6 +23,7 @@ class TextConfig:
         units: What a symbol is: a character, a word (split at whitespace) or a subword (sentencepiece).
         lowercase: Convert the text to lower case first.
         digits_to_hash: Replace every digit by '#' first.
+        remove_spaces: Remove all whitespace first: for Chinese that others have segmented, as characters or subwords.
         min_count: Symbols that are rarer in the training data become UNK.
         max_size: The most symbols to keep, by frequency. For subwords, how many to train.
         sentencepiece: A sentencepiece model to use instead of training one.
@@ -32,6 +33,7 @@ class TextConfig:
     units: Units = "characters"
     lowercase: bool = False
     digits_to_hash: bool = False
+    remove_spaces: bool = False
     min_count: Count = 1
     max_size: Count | None = None
     sentencepiece: str | None = None
@@ -116,6 +118,8 @@ def normalise(text: str, config: TextConfig) -> str:
         text = text.lower()
     if config.digits_to_hash:
         text = DIGIT.sub("#", text)
+    if config.remove_spaces:
+        text = "".join(text.split())
     return text
 
 

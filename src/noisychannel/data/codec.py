@@ -118,6 +118,8 @@ class Codec:
         config = self.config
         meaning = (self.features, self.symbols, config.units, config.lowercase, config.digits_to_hash)
         digest = hashlib.sha256(json.dumps(meaning).encode())
+        if config.remove_spaces:
+            digest.update(b"remove_spaces")
         if isinstance(self.splitter, Subwords):
             digest.update(self.splitter.model)
         return digest.hexdigest()[:16]

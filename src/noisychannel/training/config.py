@@ -181,6 +181,10 @@ class RunConfig:
             name = "data.input" if side is self.data.input else "data.output"
             if side.sentencepiece is not None and side.units != "subwords":
                 raise BadInputError(f"{name}.sentencepiece: is only for units: subwords, but units is {side.units}")
+            if side.remove_spaces and side.units == "words":
+                raise BadInputError(
+                    f"{name}.remove_spaces: words are split at spaces; use units: characters or subwords"
+                )
 
 
 def parse_config(file: Path, words: Sequence[str] = ()) -> RunConfig:
