@@ -15,9 +15,11 @@ from noisychannel.experiments.blocks import FORMAT, Block
 from noisychannel.experiments.claims import check_claims
 from noisychannel.experiments.content import ContentTable
 from noisychannel.experiments.design import Design
+from noisychannel.experiments.lengths import length_record
 from noisychannel.experiments.merged import MergedRow as MergedRow
 from noisychannel.experiments.merged import row_label as row_label
 from noisychannel.experiments.scores import RowScorer, check_same_scores
+from noisychannel.experiments.search_errors import search_errors
 
 FROM_BLOCK = ("noisychannel", "commit", "date")
 """What each row says about its block."""
@@ -67,6 +69,8 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         "not measured": _not_measured(design, {row.label for row in rows}),
         "example systems": list(design.examples or ()),
         "examples": _examples(design, scorer, rows),
+        **({"lengths": length_record(design.lengths, whole.items, rows)} if design.lengths else {}),
+        **({"search errors": search_errors(design, rows)} if design.search_errors else {}),
         **({"claims": check_claims(design, scorer, rows)} if design.claims else {}),
         **({"shown": _shown(design, scorer, rows)} if design.shown_parts else {}),
     }
@@ -83,7 +87,8 @@ def _merged_rows(blocks: Sequence[Block]) -> list[MergedRow]:
     for block in blocks:
         about = {"block": block.name} | {key: block.record[key] for key in FROM_BLOCK}
         for n, record in enumerate(block.rows):
-            row = MergedRow({**deepcopy(record), **about}, block.outputs(n), list(block.items), block.alignments(n))
+            outputs, alignments = block.outputs(n), block.alignments(n)
+            row = MergedRow({**deepcopy(record), **about}, outputs, list(block.items), alignments, block.objectives(n))
             before = rows.get(row.label)
             if before is None or before.record["date"] < row.record["date"]:
                 rows[row.label] = row
@@ -127,7 +132,7 @@ def _content(design: Design, whole: Block, rows: Sequence[MergedRow]) -> dict[st
         "content": {
             "function words": design.function_words,
             "references": counting.references(),
-            "rows": {row.label: counting.row(row.items, row.outputs, row.alignments) for row in rows},
+            "rows": {row.label: counting.row(row.items, row.outputs, row.alignments) for row in rows if row.searched},
         }
     }
 
