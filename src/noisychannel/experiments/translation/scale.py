@@ -96,7 +96,7 @@ TWO_CORES: Mapping[str, Cost] = {
 }
 _QUICK_SEARCH = SearchSettings(k1=6, k2=3, max_length=16, allow_unk=False)
 QUICK = TranslationScale(
-    lines=3_000,
+    lines=6_000,
     share=0.01,
     held_out=60,
     valid=100,
@@ -107,12 +107,12 @@ QUICK = TranslationScale(
     learning_rate=5e-3,
     better_rate=1e-2,
     batch_size=32,
-    updates=250,
+    updates=400,
     passes=4,
-    evaluate_every=125,
+    evaluate_every=200,
     precision="fp32",
     lm=ModelConfig(hidden_size=64, num_layers=2, dropout=0.2, learning_rate=1e-3, batch_size=64),
-    lm_updates=150,
+    lm_updates=200,
     back_translated=200,
     seeds=(1, 2),
     search=_QUICK_SEARCH,
@@ -123,7 +123,9 @@ QUICK = TranslationScale(
 """A few minutes on two cores. Its figures show that everything works, and nothing else."""
 QUICK_MULTI30K = replace(
     QUICK,
+    lines=3_000,
     share=0.1,
+    held_out=25,
     search=replace(_QUICK_SEARCH, allow_unk=None),
     tuning=replace(_QUICK_SEARCH, allow_unk=None),
 )
