@@ -29,8 +29,7 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
     """The results of an experiment from its blocks. Of two rows of one setting and name the later one counts."""
     if not blocks:
         raise BadInputError(f"{design.name}: no block has been measured; run: noisychannel reproduce {design.name}")
-    order = list(design.blocks)
-    blocks = sorted(blocks, key=lambda block: order.index(block.name) if block.name in order else len(order))
+    blocks = in_order(design, blocks)
     whole = max(blocks, key=lambda block: len(block.items))
     for block in blocks:
         parts = {part for part, _ in block.items}
@@ -41,7 +40,7 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
             )
     scorers = {tuple(block.items): RowScorer(design, block.parts()) for block in blocks}
     scorer = scorers[tuple(whole.items)]
-    rows = _merged_rows(blocks)
+    rows = merged_rows(design, blocks)
     for row in rows:
         computed, recorded = scorers[tuple(row.items)].scores(row.outputs, row.record["pairs"]), row.record["scores"]
         check_same_scores(row.label, recorded, computed)
@@ -76,15 +75,21 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
     }
 
 
+def in_order(design: Design, blocks: Sequence[Block]) -> list[Block]:
+    """In the order of the design; others last."""
+    order = list(design.blocks)
+    return sorted(blocks, key=lambda block: order.index(block.name) if block.name in order else len(order))
+
+
 def _nouns(design: Design) -> dict[str, str]:
     nouns = {"part": design.part_noun, "unit": design.unit_noun}
     return nouns | ({"seed": design.seed_noun} if design.seed_noun != "seed" else {})
 
 
-def _merged_rows(blocks: Sequence[Block]) -> list[MergedRow]:
-    """In the order of the blocks; a row that is measured again stays in its place."""
+def merged_rows(design: Design, blocks: Sequence[Block]) -> list[MergedRow]:
+    """In the order of the blocks; a row that is measured again stays in its place, and the later one counts."""
     rows: dict[str, MergedRow] = {}
-    for block in blocks:
+    for block in in_order(design, blocks):
         about = {"block": block.name} | {key: block.record[key] for key in FROM_BLOCK}
         for n, record in enumerate(block.rows):
             outputs, alignments = block.outputs(n), block.alignments(n)

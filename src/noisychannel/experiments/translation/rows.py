@@ -74,7 +74,7 @@ def _all_models(row: SystemRow, name: str, kind: str) -> SystemRow:
 
 def lm_rows() -> tuple[SystemRow, ...]:
     """The language model with less English."""
-    return tuple(row.restricted(unpaired=n) for n in LM_DATA for row in (NOISY, FULL))
+    return tuple(row.restricted(unpaired=n) for n in LM_DATA for row in (WITH_LM, NOISY, FULL))
 
 
 def bias_rows() -> tuple[SystemRow, ...]:
