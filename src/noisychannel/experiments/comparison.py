@@ -204,7 +204,7 @@ def _channel(contrasts: Sequence[Contrast], results: Results) -> Iterator[str]:
 
 
 def _when(contrasts: Sequence[Contrast]) -> Iterator[str]:
-    """The same contrasts by the number of pairs, and by what is left to gain."""
+    """The same contrasts by the number of pairs, by the other terms, and by what is left to gain."""
     yield from ["", "When it pays, over all experiments with accuracy, by the number of training pairs of a model:", ""]
     accuracies = [contrast for contrast in contrasts if contrast.metric == "accuracy"]
     yield from _header(["pairs", "pairs of rows", "mean gain", "smallest, largest", "helps", "hurts"], 5)
@@ -213,6 +213,10 @@ def _when(contrasts: Sequence[Contrast]) -> Iterator[str]:
         some = [c for c in accuracies if c.pairs is not None and low < c.pairs <= high]
         if some:
             yield _summary(title, some)
+    yield from ["", "By what stands beside the channel:", ""]
+    yield from _header(["system without it", "pairs of rows", "mean gain", "smallest, largest", "helps", "hurts"], 5)
+    for system in dict.fromkeys(contrast.system for contrast in accuracies):
+        yield _summary(f"`{system}`", [c for c in accuracies if c.system == system])
     yield from ["", "And by the accuracy of everything but the channel:", ""]
     yield from _header(["accuracy without it", "pairs of rows", "mean gain", "smallest, largest", "helps", "hurts"], 5)
     for low, high, title in ((0, 70, "below 70"), (70, 90, "70 to 90"), (90, 101, "90 and more")):

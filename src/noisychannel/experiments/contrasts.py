@@ -1,7 +1,7 @@
 """What the channel adds, in the recorded results of any experiment: rows that differ in the channel alone.
 
 Found by rule, not by taste: a row with a channel and a proposing model, and the row of the same setting, amounts of
-data, models, search and terms but for the channel. Both were tuned by themselves, so that they had the same chance.
+data, seeds, models, search and terms but for the channel. Both were tuned by themselves, and had the same chance.
 Rows that borrow weights, or choose among the outputs of others, are left out.
 """
 
@@ -17,10 +17,12 @@ from noisychannel.experiments.claims import difference
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.merged import row_label
 from noisychannel.experiments.results import merged_rows
+from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.scores import RowScorer
 from noisychannel.schemas import Record
+from noisychannel.systems import PROPOSERS
 
-SAME = ("setting", "pairs", "unpaired", "search")
+SAME = ("setting", "pairs", "unpaired", "search", "bias", "seeds")
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Contrast(Record):
     with_channel: str
     """Labels of the rows."""
     without: str
+    system: str
+    """Of the second, such as ``direct+lm``."""
     pairs: int | None
     """Training pairs; None if the results do not say how many "all" are."""
     score: float
@@ -56,44 +60,46 @@ class Contrast(Record):
         return asdict(self)
 
 
-def find_contrasts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Pairs of rows of merged results: with the channel, and without."""
-    plain = [row for row in rows if row["system"] and not {"choose", "weights of", "raised"} & row.keys()]
+def find_contrasts(rows: Sequence[SystemRow]) -> list[tuple[SystemRow, SystemRow]]:
+    """Pairs of rows of a design: with the channel, and without."""
+    plain = [row for row in rows if row.system and not (row.choose or row.weights_of or row.raised)]
     found = []
     for row in plain:
-        parts = row["system"].split("+")
-        if "channel" not in parts or parts[0] == "channel":
-            continue
-        rest = "+".join(part for part in parts if part != "channel")
-        found += [(row, other) for other in plain if other["system"] == rest and _same(row, other, rest)][:1]
+        parts = row.system.split("+")
+        if "channel" in parts and parts[0] in PROPOSERS:
+            rest = "+".join(part for part in parts if part != "channel")
+            found += [(row, other) for other in plain if other.system == rest and _same(row, other)][:1]
     return found
 
 
-def _same(row: Mapping[str, Any], other: Mapping[str, Any], system: str) -> bool:
-    """Whether two rows have the same data, search, and models of a system; records may name further models."""
-    alike = all(row.get(key) == other.get(key) for key in SAME) and row.get("bias", True) == other.get("bias", True)
-    models = [[each["models"].get(name) for name in system.split("+")] for each in (row, other)]
-    return alike and models[0] == models[1]
+def _same(row: SystemRow, other: SystemRow) -> bool:
+    models = {name: run for name, run in row.used_models().items() if name != "channel"}
+    return other.used_models() == models and all(getattr(row, name) == getattr(other, name) for name in SAME)
 
 
 def measure_contrasts(design: Design, results: Mapping[str, Any], directory: Path) -> list[Contrast]:
-    """The contrasts of an experiment, with intervals from the outputs in the block files of a directory."""
-    pairs = find_contrasts(results["rows"])
+    """The contrasts of an experiment that have results, with intervals from the block files of a directory."""
+    recorded = {row_label(row): row for row in results["rows"]}
+    pairs = [pair for pair in find_contrasts(design.rows) if all(_is_recorded(row, recorded) for row in pair)]
     if not pairs:
         return []
     blocks = read_blocks(directory, design.name)
-    whole = max(blocks, key=lambda block: len(block.items))
-    scorer = RowScorer(design, whole.parts())
+    scorer = RowScorer(design, max(blocks, key=lambda block: len(block.items)).parts())
     known = {row.label: row for row in merged_rows(design, blocks)}
     metric, contrasts = design.metrics[0], []
-    for with_channel, without in pairs:
-        labels = row_label(with_channel), row_label(without)
-        found = difference(design, scorer, known, (labels[0],), (labels[1],))
+    for row, without in pairs:
+        labels = row.label, without.label
+        found = difference(design, scorer, known, labels[:1], labels[1:])
         if found is not None:
-            score, other = (row["scores"][metric]["score"] for row in (with_channel, without))
-            amount = _amount(with_channel, results)
-            contrasts.append(Contrast(design.name, metric, *labels, amount, score, other, found[1]))
+            score, other = (recorded[label]["scores"][metric]["score"] for label in labels)
+            amount = _amount(recorded[labels[0]], results)
+            contrasts.append(Contrast(design.name, metric, *labels, without.system, amount, score, other, found[1]))
     return contrasts
+
+
+def _is_recorded(row: SystemRow, recorded: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether there are results of this row; an earlier version may have had another system of that name."""
+    return row.label in recorded and recorded[row.label]["system"] == row.system
 
 
 def _amount(row: Mapping[str, Any], results: Mapping[str, Any]) -> int | None:
