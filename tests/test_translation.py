@@ -15,6 +15,7 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.blocks import read_blocks
 from noisychannel.experiments.items import Part
+from noisychannel.experiments.measuring import all_rows, is_smaller, rows_to_tune
 from noisychannel.experiments.registry import find_experiments
 from noisychannel.experiments.report import markdown
 from noisychannel.experiments.results import merge
@@ -240,6 +241,15 @@ def test_blocks_share_models_and_begin_with_an_estimate(experiment: Translation)
     minutes = block_estimate(experiment, "table")
     assert minutes is not None
     assert "min on one NVIDIA H200" in str(minutes)
+
+
+def test_rows_with_less_english_have_weights_of_their_own(experiment: Translation) -> None:
+    """Those of another amount of data were tuned with another language model."""
+    rows = experiment.rows("lm-data")
+    tuned = rows_to_tune(rows, all_rows(experiment, rows))
+    own = [row for row in tuned.values() if row.unpaired is not None]
+    assert sorted(row.label for row in own) == sorted(row.label for row in rows)
+    assert not any(is_smaller(WITH_LM, row) for row in own)
 
 
 # --- the whole experiment

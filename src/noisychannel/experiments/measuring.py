@@ -1,6 +1,6 @@
 """Measuring the rows of an experiment: tune what must be tuned, decode with every seed, and nothing twice.
 
-The weights of a row with free weights are tuned once for its system, setting and models. A system that contains a
+The weights of a row with free weights are tuned once for its system, data and models. A system that contains a
 smaller one of the same models starts from the weights of the smaller one, too; so the smaller one is tuned first, even
 if its own row is not measured.
 """
@@ -29,8 +29,10 @@ from noisychannel.processes import BOUND, kill_children
 from noisychannel.training.jobs import choose_processes, cores
 from noisychannel.tuning import TuningResult
 
-TuningKey = tuple[str, bool, str, tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]]
-"""System, bias, setting, models and search: rows that have them in common share their weights."""
+TuningKey = tuple[
+    str, bool, tuple[str, int | None, int | None], tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]
+]
+"""System, bias, data, models and search: rows that have them in common share their weights."""
 ALL_SEEDS = 0
 """In the place of a seed: what all seeds chose together."""
 
@@ -127,17 +129,22 @@ def rows_to_tune(rows: Sequence[SystemRow], every: Mapping[tuple[str, str], Syst
 
 def tuning_key(row: SystemRow) -> TuningKey:
     models, search = sorted(row.used_models().items()), sorted(row.search.items())
-    return row.system, row.bias, row.setting, tuple(models), tuple(search)
+    return row.system, row.bias, _data(row), tuple(models), tuple(search)
+
+
+def _data(row: SystemRow) -> tuple[str, int | None, int | None]:
+    """What the models of a row are trained on."""
+    return row.setting, row.pairs, row.unpaired
 
 
 def is_smaller(row: SystemRow, than: SystemRow) -> bool:
-    """Whether the system of a row is contained in another of the same setting and models.
+    """Whether the system of a row is contained in another of the same data and models.
 
     Rows without the bias are apart from those with it: a table must not wait for them.
     """
     system, larger = row.make_system(), than.make_system()
     return (
-        row.setting == than.setting
+        _data(row) == _data(than)
         and row.bias == than.bias
         and system.free != larger.free
         and larger.contains(system)
