@@ -23,7 +23,8 @@ class TextConfig:
         units: What a symbol is: a character, a word (split at whitespace) or a subword (sentencepiece).
         lowercase: Convert the text to lower case first.
         digits_to_hash: Replace every digit by '#' first.
-        remove_spaces: Remove all whitespace first: for Chinese that others have segmented, as characters or subwords.
+        remove_spaces: Remove all whitespace first, for text in which it only marks where words were found, such as
+            segmented Chinese. Not for units of words.
         min_count: Symbols that are rarer in the training data become UNK.
         max_size: The most symbols to keep, by frequency. For subwords, how many to train.
         sentencepiece: A sentencepiece model to use instead of training one.

@@ -116,10 +116,10 @@ class Codec:
     def fingerprint(self) -> str:
         """A short hash of everything that gives ids their meaning; checkpoints store it."""
         config = self.config
-        meaning = (self.features, self.symbols, config.units, config.lowercase, config.digits_to_hash)
+        meaning: list[object] = [self.features, self.symbols, config.units, config.lowercase, config.digits_to_hash]
+        # What earlier versions do not know is left out if it is off.
+        meaning += ["remove_spaces"] if config.remove_spaces else []
         digest = hashlib.sha256(json.dumps(meaning).encode())
-        if config.remove_spaces:
-            digest.update(b"remove_spaces")
         if isinstance(self.splitter, Subwords):
             digest.update(self.splitter.model)
         return digest.hexdigest()[:16]

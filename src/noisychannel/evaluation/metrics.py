@@ -332,7 +332,8 @@ def _sacrebleu_signature(metric: Any, text: TextConfig) -> str:
 
 def _normalised(text: TextConfig) -> str:
     """What became of the text, as fields of a signature."""
-    return ("case:lc" if text.lowercase else "case:mixed") + ("|digits:#" if text.digits_to_hash else "")
+    spaces = "|spaces:removed" if text.remove_spaces else ""
+    return ("case:lc" if text.lowercase else "case:mixed") + ("|digits:#" if text.digits_to_hash else "") + spaces
 
 
 def _library(module: str, package: str, metric: str) -> Any:

@@ -182,9 +182,7 @@ class RunConfig:
             if side.sentencepiece is not None and side.units != "subwords":
                 raise BadInputError(f"{name}.sentencepiece: is only for units: subwords, but units is {side.units}")
             if side.remove_spaces and side.units == "words":
-                raise BadInputError(
-                    f"{name}.remove_spaces: words are split at spaces; use units: characters or subwords"
-                )
+                raise BadInputError(f"{name}.remove_spaces: leaves one word of each line; set units to characters")
 
 
 def parse_config(file: Path, words: Sequence[str] = ()) -> RunConfig:
