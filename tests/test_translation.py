@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
+from noisychannel.cli.main import main
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.blocks import read_blocks
 from noisychannel.experiments.items import Part
 from noisychannel.experiments.measuring import all_rows, is_smaller, rows_to_tune
+from noisychannel.experiments.plots import curves, search_points
 from noisychannel.experiments.registry import find_experiments
 from noisychannel.experiments.report import markdown
 from noisychannel.experiments.results import merge
@@ -361,6 +363,21 @@ def test_the_report_shows_the_appendix_and_what_is_not_measured(results: dict) -
     assert goal["value"] == pytest.approx(
         row_of(results, FULL.name)["scores"]["bleu"]["score"] - row_of(results, DIRECT.name)["scores"]["bleu"]["score"]
     )
+
+
+def test_plots_of_english_and_searches(results: dict) -> None:
+    assert list(curves(DESIGN.plots[0], results)[FULL.name]) == [60.0, 184_000.0]
+    assert [point.amount for point in search_points(DESIGN.search_plots[0], results)] == [20, 200]
+
+
+def test_a_folder_without_data_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, missing in (("translation", "neither translation/"), ("translation-multi30k", MULTI30K)):
+        words = ["reproduce", name, "--quick", "--data", str(tmp_path), "--work", str(tmp_path / "work")]
+        assert main(words) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert missing in line
+        assert "--data" in line
+    assert not (tmp_path / "work").exists()
 
 
 def test_back_translated_sentences_are_further_pairs(results: dict, experiment: Translation) -> None:

@@ -65,6 +65,7 @@ class TranslationScale(SentenceScale):
     lm_passes: int = 25
     dev: int = 1_000
     """Weights are tuned on BLEU, a score of a corpus; sentences are short."""
+    decoding_batch: int = 256
     keep_terms: bool = True
     """For counts of search errors."""
     search: SearchSettings = SEARCH
