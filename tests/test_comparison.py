@@ -35,6 +35,16 @@ def test_the_page_is_what_the_command_makes_from_the_recorded_results() -> None:
     assert page == "\n".join(comparison_lines(read_results(RECORDED), read_contrasts(RECORDED))) + "\n"
 
 
+def test_differences_are_from_the_direct_model_with_as_many_pairs() -> None:
+    lines = list(comparison_lines(read_results(RECORDED), read_contrasts(RECORDED)))
+    scores = scores_of("inflection-nouns")
+    full, direct = (scores[f"paper: {name} (bi)"] for name in ("direct + channel + LM + bias", "direct"))
+    nouns = next(line for line in lines if line.startswith("| paper: direct + channel + LM + bias (bi) | 90.94 |"))
+    assert nouns.endswith(f"| +3.26 | {full - direct:+.2f} |")
+    few = next(line for line in lines if line.startswith("| 100k pairs, paired headlines: channel + LM + bias (bi) |"))
+    assert "| +0.71 |" in few, "31.96 against 31.25"
+
+
 def test_recorded_contrasts_have_the_scores_of_the_results() -> None:
     contrasts = read_contrasts(RECORDED)
     assert contrasts
@@ -130,7 +140,7 @@ def test_one_experiment_makes_a_page(tmp_path: Path) -> None:
         (folder / file.name).write_bytes(file.read_bytes())
     text = write_comparison(tmp_path, tmp_path / "page.md")
     assert (tmp_path / "page.md").read_text(encoding="utf-8") == text
-    assert "| direct + channel + LM + bias | 26.44 | not measured |" in text
+    assert "| direct + channel + LM + bias | 26.44 | not measured | +3.11 |  |" in text
     assert "`noisychannel reproduce translation --blocks table`" in text
     assert "**inflection-sigmorphon2023**, accuracy" in text
     assert "inflection-nouns" in next(line for line in text.splitlines() if line.startswith("Not measured: "))

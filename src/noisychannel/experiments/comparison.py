@@ -27,6 +27,7 @@ from noisychannel.schemas import Record, parse_record, read_content
 CONTRASTS = "comparison.json"
 AGAIN = "make it again: noisychannel reproduce comparison"
 NOT_MEASURED = "not measured"
+DIRECT = "direct (bi)"
 SILENT = Silent()
 
 Results = Mapping[str, tuple[Path, dict[str, Any]]]
@@ -129,8 +130,9 @@ def comparison_lines(results: Results, contrasts: Sequence[Contrast]) -> Iterato
     yield "```"
     yield ""
     yield (
-        "Where data differ, figures are not comparable line by line; the differences between systems are. A figure "
-        "with ± is a mean over seeds, with the standard deviation."
+        "If data differ, figures are not comparable line by line; the differences between systems are. Those from the "
+        "direct model with as many pairs are in the last two columns (of several metrics, in the first). A figure with "
+        "± is a mean over seeds, with the standard deviation."
     )
     for table in TABLES[:1]:
         yield from _table(table, results)
@@ -149,13 +151,26 @@ def _table(table: PaperTable, results: Results) -> Iterator[str]:
         rows = {row_label(row): row for row in results[name][1]["rows"]} if name in results else {}
         part = f" on {next(iter(results[name][1]['parts']))}" if rows and design.average == "separate" else ""
         yield from ["", f"**{name}**, {', '.join(metrics)}{part}", ""]
-        yield from _header(["system", "paper", "ours"])
+        yield from _header(["system", "paper", "ours", "paper, against direct (bi)", "ours"], 4)
         for label, figures in design.published.items():
             row = rows.get(label)
             ours = " / ".join(_figure(row["scores"][metric]) for metric in metrics) if row else NOT_MEASURED
-            yield _line([label, " / ".join(figures.get(metric, "") for metric in metrics), ours])
+            gains = _gains(design, label, rows)
+            yield _line([label, " / ".join(figures.get(metric, "") for metric in metrics), ours, *gains])
         yield ""
         yield from _commands(design, rows)
+
+
+def _gains(design: Design, label: str, rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+    """The paper's and our difference from the direct model with as many pairs, in the first metric."""
+    metric, by_label = design.metrics[0], {row.label: row for row in design.rows}
+    same = [x for x in design.published if by_label[x].name == DIRECT and by_label[x].pairs == by_label[label].pairs]
+    if not same or same[0] == label:
+        return "", ""
+    paper = f"{float(design.published[label][metric]) - float(design.published[same[0]][metric]):+.2f}"
+    if label not in rows or same[0] not in rows:
+        return paper, ""
+    return paper, f"{rows[label]['scores'][metric]['score'] - rows[same[0]]['scores'][metric]['score']:+.2f}"
 
 
 def _commands(design: Design, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
