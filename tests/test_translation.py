@@ -268,7 +268,7 @@ def results(experiment: Translation) -> dict:
         "bias": BLOCKS["bias"],
         "search": (PLAIN, WIDEST, REFERENCES),
         "models": named("models", "reranked"),
-        "units": named("units", "characters"),
+        "units": named("units", "characters", f"{DIRECT.name}, subwords"),
         "back-translation": BLOCKS["back-translation"][:1],
     }
     experiment.rows = lambda block: list(blocks.get(block, BLOCKS[block]))  # type: ignore[method-assign]
