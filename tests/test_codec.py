@@ -416,3 +416,15 @@ def test_a_full_disk_leaves_the_old_vocabulary(tmp_path: Path, monkeypatch: pyte
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoisyChannelError, match=r"nowhere.note\.txt: cannot be written \(No such file or directory\)"):
         write_text(tmp_path / "nowhere" / "note.txt", "a")
+
+
+def test_segmented_text_without_its_spaces() -> None:
+    """The segmentation of Chinese then does not matter, and its vocabulary is not that of text with spaces."""
+    removed, plain = (codec_of("我们 喝茶", remove_spaces=remove) for remove in (True, False))
+    assert removed.split("我 们\u3000喝 茶") == ["我", "们", "喝", "茶"]
+    assert removed.encode("我们 喝茶") == removed.encode("我 们 喝 茶")
+    assert " " in plain.symbols
+    assert " " not in removed.symbols
+    same = codec_of("我们喝茶"), codec_of("我们喝茶", remove_spaces=True)
+    assert same[0].symbols == same[1].symbols
+    assert same[0].fingerprint != same[1].fingerprint

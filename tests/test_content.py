@@ -127,3 +127,10 @@ def test_the_table_of_an_experiment() -> None:
     (reference,) = [line for line in lines if line.startswith("| references")]
     assert reference.endswith("|  |"), "references are not aligned"
     assert list(content_lines({})) == []
+
+
+def test_characters_of_a_text_without_its_spaces_belong_to_its_words() -> None:
+    config = TextConfig(units="characters", remove_spaces=True)
+    codec = Codec(config, Characters(), ["我", "们", "喝", "茶"], ["T"])
+    assert word_numbers(codec, "我们 喝茶 茶", ("T",)) == [0, 1, 1, 2, 2, 3, 0]
+    assert len(word_numbers(codec, "我们 喝茶 茶", ("T",))) == len(codec.encode("我们 喝茶 茶", ("T",)))

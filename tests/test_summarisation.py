@@ -17,11 +17,13 @@ from noisychannel.experiments.registry import find_experiments
 from noisychannel.experiments.report import markdown
 from noisychannel.experiments.results import merge
 from noisychannel.experiments.running import block_estimate, needed_runs, run_blocks
+from noisychannel.experiments.sentences.pairs import SentenceData
+from noisychannel.experiments.sentences.specs import RunSpec
 from noisychannel.experiments.settings import Setup
 from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, APPENDIX_PART, FEW, FEW_PAIRED, TABLE_1
-from noisychannel.experiments.summarisation.data import SummarisationData, read_data
+from noisychannel.experiments.summarisation.data import read_data
 from noisychannel.experiments.summarisation.design import DESIGN
-from noisychannel.experiments.summarisation.experiment import RunSpec, Summarisation, make_summarisation
+from noisychannel.experiments.summarisation.experiment import Summarisation, make_summarisation
 from noisychannel.experiments.summarisation.rows import (
     BASELINES,
     BLOCKS,
@@ -88,12 +90,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def data(folder: Path) -> SummarisationData:
+def data(folder: Path) -> SentenceData:
     return read_data(folder)
 
 
 @pytest.fixture(scope="module")
-def experiment(data: SummarisationData, tmp_path_factory: pytest.TempPathFactory) -> Summarisation:
+def experiment(data: SentenceData, tmp_path_factory: pytest.TempPathFactory) -> Summarisation:
     setup = Setup(Path(), tmp_path_factory.mktemp("work"), "cpu", jobs=1, say=lambda line: None)
     return Summarisation(replace(DESIGN, resamples=20), data, setup, TINY)
 
@@ -101,7 +103,7 @@ def experiment(data: SummarisationData, tmp_path_factory: pytest.TempPathFactory
 # --- data
 
 
-def test_long_pairs_are_dropped_from_training_and_never_from_tests(data: SummarisationData) -> None:
+def test_long_pairs_are_dropped_from_training_and_never_from_tests(data: SentenceData) -> None:
     assert (len(data.train), len(data.valid), data.dropped) == (79, 19, {"train": 1, "valid": 1})
     assert {name: len(items) for name, items in data.tests.items()} == {
         "newsapi.test": 9,
@@ -125,7 +127,7 @@ def test_the_usual_files_of_gigaword_are_found(folder: Path, tmp_path: Path) -> 
     write(tmp_path / "giga", "input.txt", [source for source, _ in pairs])
     write(tmp_path / "giga", "task1_ref0.txt", [headline for _, headline in pairs])
     data = read_data(tmp_path)
-    assert (len(data.train), list(data.tests), data.headlines) == (6, ["giga"], [])
+    assert (len(data.train), list(data.tests), data.unpaired) == (6, ["giga"], [])
     with pytest.raises(BadInputError, match=r"neither summarisation/newsapi.train.src nor train.article.txt"):
         read_data(folder / "summarisation")
 
@@ -195,7 +197,7 @@ def test_settings_share_the_language_model_of_all_headlines(experiment: Summaris
         assert RunSpec.parse(run).name == run
 
 
-def test_models_have_the_settings_of_the_paper(folder: Path, tmp_path: Path, data: SummarisationData) -> None:
+def test_models_have_the_settings_of_the_paper(folder: Path, tmp_path: Path, data: SentenceData) -> None:
     many = replace(data, train=data.train * 20_000)
     experiment = Summarisation(DESIGN, many, Setup(folder, tmp_path, "cpu"), SummarisationScale())
     experiment._file = lambda name, lines: name  # type: ignore[method-assign]
@@ -284,7 +286,7 @@ def test_back_translated_headlines_are_further_pairs(results: dict, experiment: 
     config = experiment.config("direct.back.50.1")
     (file,) = config.data.further
     lines = Path(file).read_text(encoding="utf-8").splitlines()
-    assert {line.split("\t")[1] for line in lines} <= set(experiment.data.headlines)
+    assert {line.split("\t")[1] for line in lines} <= set(experiment.data.unpaired)
     assert row_of(results, f"{DIRECT.name}, back-translation")["pairs"] == 100_000
 
 
@@ -293,7 +295,7 @@ def test_a_quick_try_reads_the_beginning_of_the_data(folder: Path, tmp_path: Pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("noisychannel.experiments.summarisation.experiment.QUICK", replace(QUICK, lines=30))
         made = make_summarisation(setup, True)
-    assert (len(made.data.train), len(made.data.headlines)) == (29, 30)
+    assert (len(made.data.train), len(made.data.unpaired)) == (29, 30)
     assert find_experiments("summarisation")[0].design is DESIGN
 
 

@@ -11,10 +11,12 @@ from noisychannel.arguments import Count, given_values, parse_options
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.data.rows import HUB
 from noisychannel.errors import BadInputError
+from noisychannel.experiments.comparison import write_comparison
 from noisychannel.experiments.registry import describe_experiments, find_experiments
 from noisychannel.experiments.reproducing import file_stem, measure_blocks, write_results
 from noisychannel.experiments.settings import Setup
 
+COMPARISON = "comparison"
 USAGE = f"""usage: noisychannel reproduce EXPERIMENT [--quick] [--blocks A,B] [--data DIR] [--work DIR] [--results DIR]
 
 Train, tune, decode and score every system of an experiment, and print one table. The experiments:
@@ -23,12 +25,14 @@ Train, tune, decode and score every system of an experiment, and print one table
 
 An experiment has blocks, which can be run one by one, on different days and machines: each leaves two files in the
 results directory, and all blocks found there are merged into the table. Finished work stays in the work directory and
-is not repeated. --quick runs a small version in a few minutes on two cores.
+is not repeated. "comparison" measures nothing: it makes a page with the tables of the paper, and ours beside them, from
+the results of all experiments. --quick runs a small version in a few minutes on two cores.
 
 examples:
   noisychannel reproduce inflection-nouns --quick --data data
   noisychannel reproduce inflection-nouns --blocks further,curves --results results
   noisychannel reproduce inflection-nouns --merge --results results --plots plots
+  noisychannel reproduce comparison --results experiments --page docs/comparison.md
 """
 
 
@@ -45,6 +49,7 @@ class ReproduceOptions:
         blocks: Which blocks to run, separated by commas. Default: all (quick: the first).
         quick: Less data and smaller models: shows that everything works.
         merge: Run nothing; merge the blocks that the results directory has.
+        page: Of comparison: the Markdown file to write.
         plots: Also write the learning curves as SVG into this directory.
         jobs: Processes at a time. Default: chosen for the machine.
         device: auto takes a GPU if there is one.
@@ -57,6 +62,7 @@ class ReproduceOptions:
     blocks: str = ""
     quick: bool = False
     merge: bool = False
+    page: str | None = None
     plots: str | None = None
     jobs: Count | None = None
     device: str = "auto"
@@ -68,6 +74,14 @@ def run(words: list[str]) -> int:
     for name in ("data", "blocks", "jobs", "device"):
         if options.merge and name in given:
             raise BadInputError(f"--{name} would be ignored: --merge runs nothing; leave one of them out")
+    if options.experiment == COMPARISON:
+        for name in given.keys() - {"experiment", "results", "page"}:
+            raise BadInputError(f"--{name} would be ignored: comparison takes --results and --page; leave it out")
+        page = Path(options.page) if options.page else None
+        print(write_comparison(Path(options.results or "experiments"), page, TerminalReporter()), end="")
+        return 0
+    if options.page:
+        raise BadInputError("--page would be ignored: it is for reproduce comparison; leave it out")
     entries = find_experiments(options.experiment)
     if len(entries) > 1 and options.work:
         raise BadInputError(f"--work: {options.experiment} is several experiments; run them one by one")

@@ -121,6 +121,9 @@ def aligned_words(
 
 def word_numbers(codec: Codec, text: str, features: Sequence[str] = ()) -> list[int]:
     """For each symbol that a model reads of a text, the number of its word, from 1; 0 for features and EOS."""
+    if codec.config.remove_spaces and isinstance(codec.splitter, Characters):
+        joined = [number for number, word in enumerate(text.split(), 1) for _ in codec.split(word)]
+        return [*[0] * len(features), *joined, 0]
     symbols, numbers = codec.split(text), list[int]()
     for symbol in symbols:
         before = numbers[-1] if numbers else 0

@@ -7,6 +7,9 @@ scores       scores, intervals and p-values from outputs alone, for any metric
 blocks       the files of rows that were measured together; running makes them, results merges them
 estimates    how long a block will take; claims: whether the statements of a design hold
 report       Markdown; plots: learning curves
+content      dropped content and copying; lengths: premature ends; search_errors: what a search has missed
+sentences    what experiments on pairs of sentences share
+comparison   all tables of the paper beside ours, and what the channel adds (contrasts)
 registry     the experiments by name, for ``noisychannel reproduce``
 """
 

@@ -124,6 +124,19 @@ class Block:
         """By seed: the alignment of the best output of each item, if it was kept."""
         return {seed: [lists[key][0].aligned for key in self.items] for seed, lists in self.n_best[row].items()}
 
+    def objectives(self, row: int) -> dict[int, list[float | None]]:
+        """By seed: equation (3) of the best output of each item, if its terms were kept."""
+        weights = {name: weight for name, weight in self.rows[row].get("weights", {}).items() if weight}
+        return {
+            seed: [
+                sum(weight * lists[key][0].terms[name] for name, weight in weights.items())
+                if weights and lists[key][0].terms.keys() >= weights.keys()
+                else None
+                for key in self.items
+            ]
+            for seed, lists in self.n_best[row].items()
+        }
+
     def parts(self) -> list[tuple[str, list[Item]]]:
         """The items of each part."""
         parts: dict[str, list[Item]] = {}

@@ -1,4 +1,7 @@
-"""Choosing among the outputs of several searches by more than one search knows: other seeds, or other weights."""
+"""Choosing among the outputs of several searches by more than one search knows: other seeds, or other weights.
+
+References are scored here, too: they show what a search has missed.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from noisychannel.experiments.decoding import (
     features_of,
     load,
 )
+from noisychannel.ids import UNK
 from noisychannel.outputs import Output
 from noisychannel.systems import System
 from noisychannel.tuning import CandidatePool, optimise
@@ -123,6 +127,26 @@ class PoolTask:
                     for output in complete(best):
                         known.setdefault(output.hypothesis.tokens, output)
         return [[list(known.values()) for known in part] for part in union]
+
+
+def score_references(task: DecodingTask) -> Choice:
+    """Of the references of each item the one that the objective likes best, with its terms.
+
+    A reference with words that the models do not know has no terms: no search can put it out.
+    """
+    began, parts = time.perf_counter(), []
+    for models, items in zip(task.models, task.items, strict=True):
+        model = load(models, task.weights, task.settings, task.device)
+        texts, features = [item.input for item in items], features_of(models, items)
+        ranked_N = model.rerank_batch(texts, [list(item.references) for item in items], features, align=False)
+        known_N = [[output for output in outputs if UNK not in output.hypothesis.tokens] for outputs in ranked_N]
+        parts.append(
+            [
+                [NBestEntry.of(known[0]) if known else NBestEntry(item.references[0], {})]
+                for known, item in zip(known_N, items, strict=True)
+            ]
+        )
+    return Choice(PartLists(parts, time.perf_counter() - began), task.weights)
 
 
 def complete(best: Sequence[Output]) -> list[Output]:

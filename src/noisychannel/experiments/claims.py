@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noisychannel.experiments.blocks import ItemKey
@@ -22,23 +22,33 @@ def check_claims(design: Design, scorer: RowScorer, rows: Sequence[MergedRow]) -
 def _check(claim: Claim, design: Design, scorer: RowScorer, rows: dict[str, MergedRow]) -> dict[str, Any]:
     record: dict[str, Any] = {"claim": claim.text, "plus": claim.plus, "minus": claim.minus}
     record |= {"least": claim.least, "most": claim.most, "value": None, "interval": None, "holds": None}
+    found = difference(design, scorer, rows, claim.plus, claim.minus)
+    if found is None:
+        return record
+    value, interval = found
+    return {**record, "value": value, "interval": list(interval), "holds": claim.holds(value, interval)}
+
+
+def difference(
+    design: Design, scorer: RowScorer, rows: Mapping[str, MergedRow], plus: Sequence[str], minus: Sequence[str]
+) -> tuple[float, tuple[float, float]] | None:
+    """The sum of the scores of some rows less that of others, by label, and its interval; None if one is missing."""
     part = scorer.views()[0]
     items = _items(scorer, rows, part)
-    found = {label: rows[label].outputs_of(items) for label in (*claim.plus, *claim.minus) if label in rows}
-    plus, minus = ([found.get(label) for label in labels] for labels in (claim.plus, claim.minus))
-    known_plus, known_minus = ([x for x in side if x is not None] for side in (plus, minus))
-    if len(known_plus) < len(plus) or len(known_minus) < len(minus):
-        return record
+    found = {label: rows[label].outputs_of(items) for label in (*plus, *minus) if label in rows}
+    sides = [[found.get(label) for label in labels] for labels in (plus, minus)]
+    known = [[outputs for outputs in side if outputs is not None] for side in sides]
+    if any(len(some) < len(side) for some, side in zip(known, sides, strict=True)):
+        return None
     own = RowScorer(design, [(part or "", [scorer.items[n] for n in _places(scorer, part)])])
-    value, interval = own.sum_of(design.metrics[0], known_plus, known_minus)
-    return {**record, "value": value, "interval": list(interval), "holds": claim.holds(value, interval)}
+    return own.sum_of(design.metrics[0], known[0], known[1])
 
 
 def _places(scorer: RowScorer, part: str | None) -> list[int]:
     return [n for n in range(len(scorer.items)) if part is None or scorer.part_of(n) == part]
 
 
-def _items(scorer: RowScorer, rows: dict[str, MergedRow], part: str | None) -> list[ItemKey]:
+def _items(scorer: RowScorer, rows: Mapping[str, MergedRow], part: str | None) -> list[ItemKey]:
     """The keys of the items of a part: those of the row that has most."""
     keys = max((row.items for row in rows.values()), key=len)
     return [keys[n] for n in _places(scorer, part)]

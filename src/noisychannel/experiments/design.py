@@ -54,6 +54,18 @@ class SearchPlot:
 
 
 @dataclass(frozen=True)
+class SearchErrors:
+    """A count of items for which something better-scoring than the output of a row exists."""
+
+    name: str
+    """What may score better, such as ``references``."""
+    row: str
+    """The label of the row."""
+    other: str
+    """The label of a row with the same models and weights, whose outputs are compared with those of the first."""
+
+
+@dataclass(frozen=True)
 class Claim:
     """A statement about scores that the results confirm or not: about the sum of some less that of others.
 
@@ -124,6 +136,11 @@ class Design:
     plots: tuple[Plot, ...] = ()
     search_plots: tuple[SearchPlot, ...] = ()
     claims: tuple[Claim, ...] = ()
+    lengths: tuple[int, ...] = ()
+    """If given, the results have the lengths of outputs by the length of their inputs: the longest input of each group,
+    in words; a last group has longer ones."""
+    search_errors: tuple[SearchErrors, ...] = ()
+    """They need ``MeasuringSettings.keep_terms``, and two rows of one block."""
 
     def __post_init__(self) -> None:
         labels = [row.label for rows in self.blocks.values() for row in rows]
@@ -132,6 +149,9 @@ class Design:
         for row in self.rows:
             if row.weights_of and (row.setting, row.weights_of) not in {other.key for other in self.rows}:
                 raise ValueError(f"{self.name}: {row.label} uses the weights of {row.weights_of!r}, which is no row")
+        for errors in self.search_errors:
+            if unknown := {errors.row, errors.other} - set(labels):
+                raise ValueError(f"{self.name}: search errors of {min(unknown)!r}, which is no row")
         for claim in self.claims:
             if unknown := {*claim.plus, *claim.minus} - set(labels):
                 raise ValueError(f"{self.name}: the claim {claim.text!r} is about {min(unknown)!r}, which is no row")

@@ -1,6 +1,6 @@
 """Measuring the rows of an experiment: tune what must be tuned, decode with every seed, and nothing twice.
 
-The weights of a row with free weights are tuned once for its system, setting and models. A system that contains a
+The weights of a row with free weights are tuned once for its system, data and models. A system that contains a
 smaller one of the same models starts from the weights of the smaller one, too; so the smaller one is tuned first, even
 if its own row is not measured.
 """
@@ -18,7 +18,7 @@ import torch
 from noisychannel.decode.objective import Weights
 from noisychannel.devices import choose_device
 from noisychannel.experiments.cache import Cache
-from noisychannel.experiments.choosing import N_BEST, RERANKED, Choice, PoolTask, ensemble
+from noisychannel.experiments.choosing import N_BEST, RERANKED, Choice, PoolTask, ensemble, score_references
 from noisychannel.experiments.decoding import DecodingTask, NBestEntry, PartLists
 from noisychannel.experiments.experiment import Experiment
 from noisychannel.experiments.items import HeldOutName
@@ -29,8 +29,10 @@ from noisychannel.processes import BOUND, kill_children
 from noisychannel.training.jobs import choose_processes, cores
 from noisychannel.tuning import TuningResult
 
-TuningKey = tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]]
-"""System, setting, models and search: rows that have them in common share their weights."""
+TuningKey = tuple[
+    str, bool, tuple[str, int | None, int | None], tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]
+]
+"""System, bias, data, models and search: rows that have them in common share their weights."""
 ALL_SEEDS = 0
 """In the place of a seed: what all seeds chose together."""
 
@@ -126,14 +128,24 @@ def rows_to_tune(rows: Sequence[SystemRow], every: Mapping[tuple[str, str], Syst
 
 
 def tuning_key(row: SystemRow) -> TuningKey:
-    return row.system, row.setting, tuple(sorted(row.used_models().items())), tuple(sorted(row.search.items()))
+    models, search = sorted(row.used_models().items()), sorted(row.search.items())
+    return row.system, row.bias, _data(row), tuple(models), tuple(search)
+
+
+def _data(row: SystemRow) -> tuple[str, int | None, int | None]:
+    """What the models of a row are trained on."""
+    return row.setting, row.pairs, row.unpaired
 
 
 def is_smaller(row: SystemRow, than: SystemRow) -> bool:
-    """Whether the system of a row is contained in another of the same setting and models."""
+    """Whether the system of a row is contained in another of the same data and models.
+
+    Rows without the bias are apart from those with it: a table must not wait for them.
+    """
     system, larger = row.make_system(), than.make_system()
     return (
-        row.setting == than.setting
+        _data(row) == _data(than)
+        and row.bias == than.bias
         and system.free != larger.free
         and larger.contains(system)
         and row.used_models().items() <= than.used_models().items()
@@ -182,6 +194,8 @@ class _Measuring:
         match row.choose:
             case "ensemble":
                 return self._ensemble(row, weights)
+            case "references":
+                return self._references(row, seed, weights)
             case "pool" | "rerank" if tuned is not None:
                 return self._pool(row, tuned)
             case _:
@@ -232,6 +246,11 @@ class _Measuring:
         key = self._key("ensemble", *tasks)
         return self.cache.choice(key, row.label, lambda: self.pool.submit(ensemble, tasks).result())
 
+    def _references(self, row: SystemRow, seed: int, weights: Weights) -> Choice:
+        task = self._task(row, seed, weights, 1, self.held_out)
+        key = self._key("references", task)
+        return self.cache.choice(key, row.label, lambda: self.pool.submit(score_references, task).result())
+
     def _pool(self, row: SystemRow, tuned: TuningResult) -> Choice:
         seed = self.experiment.settings.seeds[0]
         dev, test = (self._task(row, seed, tuned.weights, 1, name) for name in ("dev", self.held_out))
@@ -254,7 +273,7 @@ def _seeds(experiment: Experiment, row: SystemRow) -> tuple[int, ...]:
     """By which the choices of a row are told apart."""
     if row.choose == "ensemble":
         return (ALL_SEEDS,)
-    first_only = (row.baseline and not experiment.samples) or row.choose in ("pool", "rerank")
+    first_only = (row.baseline and not experiment.samples) or row.choose in ("pool", "rerank", "references")
     return experiment.settings.seeds[:1] if first_only else experiment.seeds(row)
 
 

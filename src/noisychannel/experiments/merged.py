@@ -18,6 +18,8 @@ class MergedRow(NamedTuple):
     """What the outputs are of, in their order: the items of all parts, or of those that its block has."""
     alignments: Mapping[int, Sequence[tuple[int, ...] | None]]
     """By seed, of the outputs; None if not kept."""
+    objectives: Mapping[int, Sequence[float | None]]
+    """By seed, of the outputs; None if their terms were not kept."""
 
     def outputs_of(self, items: Sequence[ItemKey]) -> Outputs | None:
         """The outputs of these items, if the row has them all."""
@@ -27,6 +29,11 @@ class MergedRow(NamedTuple):
         if not all(key in places for key in items):
             return None
         return {seed: [texts[places[key]] for key in items] for seed, texts in self.outputs.items()}
+
+    @property
+    def searched(self) -> bool:
+        """Whether its outputs are those of a search, and not the references."""
+        return self.record.get("choose") != "references"
 
     @property
     def label(self) -> str:

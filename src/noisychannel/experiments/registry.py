@@ -20,6 +20,8 @@ from noisychannel.experiments.normalisation import experiment as normalisation
 from noisychannel.experiments.settings import Setup
 from noisychannel.experiments.summarisation import experiment as summarisation
 from noisychannel.experiments.summarisation.design import DESIGN as SUMMARISATION
+from noisychannel.experiments.translation import design as translation_designs
+from noisychannel.experiments.translation import experiment as translation
 
 
 class ExperimentEntry(NamedTuple):
@@ -42,6 +44,8 @@ _ENTRIES = (
     ExperimentEntry(normalisation.DESIGNS["anselm"], partial(normalisation.make_normalisation, "anselm")),
     ExperimentEntry(normalisation.DESIGNS["bohoric"], partial(normalisation.make_normalisation, "bohoric")),
     ExperimentEntry(SUMMARISATION, summarisation.make_summarisation),
+    ExperimentEntry(translation_designs.CHINESE, translation.make_translation),
+    ExperimentEntry(translation_designs.MULTI30K, translation.make_multi30k),
 )
 EXPERIMENTS: dict[str, ExperimentEntry] = {entry.design.name: entry for entry in _ENTRIES}
 SEVERAL = {

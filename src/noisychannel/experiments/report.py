@@ -7,6 +7,8 @@ from typing import Any
 
 from noisychannel.decode.objective import TERMS
 from noisychannel.experiments.content import content_lines
+from noisychannel.experiments.lengths import length_lines
+from noisychannel.experiments.search_errors import search_error_lines
 
 HEADINGS = {"lm": "LM"}
 """Names of terms that tables write differently."""
@@ -34,6 +36,8 @@ def markdown(results: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield "\\* can put out the beginning of an output before its input has ended."
     yield from _claims(results)
+    yield from search_error_lines(results)
+    yield from length_lines(results)
     yield from content_lines(results)
     yield from _not_measured(results)
     yield ""
@@ -61,7 +65,7 @@ def _head(results: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
-    metrics, rows = list(results["metrics"]), results["rows"]
+    metrics, rows = list(results["metrics"]), shown_rows(results)
     first = metrics[0]
     baselines = list(rows[0]["scores"][first]["p"])
     settings = any(row["setting"] for row in rows)
@@ -96,6 +100,11 @@ def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
         cells = [*(["cited"] if settings else []), name if settings else f"cited: {name}"]
         cells += [figures.get(metric, "") for metric in metrics]
         yield _line(cells + [""] * (len(titles) + 1 - len(cells)))
+
+
+def shown_rows(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Without the rows whose outputs are the references."""
+    return [row for row in results["rows"] if row.get("choose") != "references"]
 
 
 def _part_table(results: Mapping[str, Any]) -> Iterator[str]:

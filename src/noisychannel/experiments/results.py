@@ -15,9 +15,11 @@ from noisychannel.experiments.blocks import FORMAT, Block
 from noisychannel.experiments.claims import check_claims
 from noisychannel.experiments.content import ContentTable
 from noisychannel.experiments.design import Design
+from noisychannel.experiments.lengths import length_record
 from noisychannel.experiments.merged import MergedRow as MergedRow
 from noisychannel.experiments.merged import row_label as row_label
 from noisychannel.experiments.scores import RowScorer, check_same_scores
+from noisychannel.experiments.search_errors import search_errors
 
 FROM_BLOCK = ("noisychannel", "commit", "date")
 """What each row says about its block."""
@@ -27,8 +29,7 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
     """The results of an experiment from its blocks. Of two rows of one setting and name the later one counts."""
     if not blocks:
         raise BadInputError(f"{design.name}: no block has been measured; run: noisychannel reproduce {design.name}")
-    order = list(design.blocks)
-    blocks = sorted(blocks, key=lambda block: order.index(block.name) if block.name in order else len(order))
+    blocks = in_order(design, blocks)
     whole = max(blocks, key=lambda block: len(block.items))
     for block in blocks:
         parts = {part for part, _ in block.items}
@@ -39,7 +40,7 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
             )
     scorers = {tuple(block.items): RowScorer(design, block.parts()) for block in blocks}
     scorer = scorers[tuple(whole.items)]
-    rows = _merged_rows(blocks)
+    rows = merged_rows(design, blocks)
     for row in rows:
         computed, recorded = scorers[tuple(row.items)].scores(row.outputs, row.record["pairs"]), row.record["scores"]
         check_same_scores(row.label, recorded, computed)
@@ -67,9 +68,17 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         "not measured": _not_measured(design, {row.label for row in rows}),
         "example systems": list(design.examples or ()),
         "examples": _examples(design, scorer, rows),
+        **({"lengths": length_record(design.lengths, whole.items, rows)} if design.lengths else {}),
+        **({"search errors": search_errors(design, rows)} if design.search_errors else {}),
         **({"claims": check_claims(design, scorer, rows)} if design.claims else {}),
         **({"shown": _shown(design, scorer, rows)} if design.shown_parts else {}),
     }
+
+
+def in_order(design: Design, blocks: Sequence[Block]) -> list[Block]:
+    """In the order of the design; others last."""
+    order = list(design.blocks)
+    return sorted(blocks, key=lambda block: order.index(block.name) if block.name in order else len(order))
 
 
 def _nouns(design: Design) -> dict[str, str]:
@@ -77,13 +86,14 @@ def _nouns(design: Design) -> dict[str, str]:
     return nouns | ({"seed": design.seed_noun} if design.seed_noun != "seed" else {})
 
 
-def _merged_rows(blocks: Sequence[Block]) -> list[MergedRow]:
-    """In the order of the blocks; a row that is measured again stays in its place."""
+def merged_rows(design: Design, blocks: Sequence[Block]) -> list[MergedRow]:
+    """In the order of the blocks; a row that is measured again stays in its place, and the later one counts."""
     rows: dict[str, MergedRow] = {}
-    for block in blocks:
+    for block in in_order(design, blocks):
         about = {"block": block.name} | {key: block.record[key] for key in FROM_BLOCK}
         for n, record in enumerate(block.rows):
-            row = MergedRow({**deepcopy(record), **about}, block.outputs(n), list(block.items), block.alignments(n))
+            outputs, alignments = block.outputs(n), block.alignments(n)
+            row = MergedRow({**deepcopy(record), **about}, outputs, list(block.items), alignments, block.objectives(n))
             before = rows.get(row.label)
             if before is None or before.record["date"] < row.record["date"]:
                 rows[row.label] = row
@@ -127,7 +137,7 @@ def _content(design: Design, whole: Block, rows: Sequence[MergedRow]) -> dict[st
         "content": {
             "function words": design.function_words,
             "references": counting.references(),
-            "rows": {row.label: counting.row(row.items, row.outputs, row.alignments) for row in rows},
+            "rows": {row.label: counting.row(row.items, row.outputs, row.alignments) for row in rows if row.searched},
         }
     }
 

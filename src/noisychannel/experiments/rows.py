@@ -47,8 +47,11 @@ class SystemRow:
     """The name of the row, in the same setting, whose tuned weights are used. If empty, the row is tuned itself."""
     raised: Mapping[str, float] = field(default_factory=dict)
     """What is added to weights after tuning, by term, to see what larger ones do."""
-    choose: Literal["", "ensemble", "pool", "rerank"] = ""
-    """What chooses among the outputs of several searches; see ``choosing``."""
+    choose: Literal["", "ensemble", "pool", "rerank", "references"] = ""
+    """What chooses among the outputs of several searches; see ``choosing``. ``references`` searches nothing: its
+    outputs are the references, with their terms, for counts of search errors. Tables leave it out."""
+    bias: bool = True
+    """Whether the length bias is among the terms that are tuned; without, its weight is zero."""
     pairs: int | None = None
     """How many training pairs its models have; all if None."""
     unpaired: int | None = None
@@ -96,7 +99,8 @@ class SystemRow:
         return "direct" if self.terms[name] in ("seen", "ngram_pairs") else "lm"
 
     def make_system(self) -> System:
-        return system_of(self.system, {name: TermSource(kind, Path()) for name, kind in self.terms.items()})
+        system = system_of(self.system, {name: TermSource(kind, Path()) for name, kind in self.terms.items()})
+        return system if self.bias else system.fixing({"length": 0.0})
 
     @property
     def is_tuned(self) -> bool:
@@ -129,5 +133,6 @@ class SystemRow:
             **({"choose": self.choose} if self.choose else {}),
             **({"weights of": self.weights_of} if self.weights_of else {}),
             **({"raised": dict(self.raised)} if self.raised else {}),
+            **({} if self.bias else {"bias": False}),
             **({"online": True} if self.online else {}),
         }

@@ -1,6 +1,6 @@
 """Tuning the weights of a row on dev items of several parts, whose models may have vocabularies of their own.
 
-Weights are tuned once for each system, setting and choice of models, with the models of the first seed. All parts and
+Weights are tuned once for each system, choice of data and of models, with the models of the first seed. All parts and
 seeds then share them.
 """
 

@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from noisychannel.experiments.rows import SystemRow
+from noisychannel.experiments.sentences.rows import beam, beams, both_models, three_seeds, varied, with_two_lms
+from noisychannel.experiments.sentences.rows import in_setting as with_data
 from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, FEW, FEW_PAIRED
 
 FEW_PAIRS = 100_000
@@ -21,8 +23,6 @@ CURVE_HEADLINES = (150_000,)
 """Of the learning curves, beside what the other blocks have."""
 BEAMS = ((4, 2), (10, 5), (50, 25), (200, 100))
 """K1 and K2 beside the paper's 20 and 10."""
-WIDE, WIDE_GIB = 50, 20
-"""A search with a larger K2 than this needs so much memory, in GiB."""
 RERANKED = {"k1": 50, "k2": 25}
 """The search of the direct model whose n-best list is reranked."""
 RAISED = (0.5, 1.0)
@@ -42,15 +42,9 @@ def _row(name: str, system: str, direct: str = "bi", **changes: Any) -> SystemRo
     return SystemRow(name=name, setting=ALL, system=system, models=models, seeds=1, **changes)
 
 
-def _with(row: SystemRow, name: str, models: Mapping[str, str] | None = None, **changes: Any) -> SystemRow:
-    """A row beyond the paper: ``row, name``."""
-    return replace(row, name=f"{row.name}, {name}", models={**row.models, **(models or {})}, **changes)
-
-
 def in_setting(rows: Iterable[SystemRow], setting: str) -> tuple[SystemRow, ...]:
     """The same rows with the data of a setting."""
-    pairs, unpaired = SETTINGS[setting]
-    return tuple(replace(row, setting=setting, pairs=pairs, unpaired=unpaired) for row in rows)
+    return with_data(rows, setting, *SETTINGS[setting])
 
 
 BASELINES = (
@@ -76,41 +70,24 @@ PAPER = (*WITHOUT_LM, *WITH_LANGUAGE_MODEL)
 
 def seed_rows(setting: str) -> tuple[SystemRow, ...]:
     """Three seeds of direct model and channel (the language model has one), and their ensembles."""
-    rows = in_setting((DIRECT, WITH_LM, FULL), setting)
-    three = [_with(row, "three seeds", seeds=None) for row in rows]
-    ensembles = [
-        _with(row, "ensemble of three seeds", seeds=None, choose="ensemble", weights_of=three_seeds.name)
-        for row, three_seeds in zip(rows, three, strict=True)
-        if row.name != WITH_LM.name
-    ]
-    return (*three, *ensembles)
+    return three_seeds(in_setting((DIRECT, WITH_LM, FULL), setting), (DIRECT.name, FULL.name))
 
 
 def _better(row: SystemRow) -> SystemRow:
-    return _with(row, "better LM rate", {"lm": "better"})
-
-
-def _both_models(row: SystemRow, name: str, kind: str) -> SystemRow:
-    """With a direct model and a channel of another kind."""
-    return _with(row, name, {"direct": kind, "channel": kind})
-
-
-def _two_lms(row: SystemRow, name: str) -> SystemRow:
-    models = {**row.models, "second_lm": "better"}
-    return replace(row, name=name, system=f"{row.system}+second_lm", models=models, term_kinds={"second_lm": "lm"})
+    return varied(row, "better LM rate", {"lm": "better"})
 
 
 def model_rows() -> tuple[SystemRow, ...]:
     """Other models: a larger batch, a better language model, copying, and everything but the channel."""
     return (
-        _with(DIRECT, "batch 256", {"direct": "large"}),
-        _both_models(FULL, "batch 256", "large"),
+        varied(DIRECT, "batch 256", {"direct": "large"}),
+        both_models(FULL, "batch 256", "large"),
         _better(WITH_LM),
         _better(FULL),
-        _two_lms(WITH_LM, "all but the channel: direct + two LMs + bias"),
-        _two_lms(FULL, "all: direct + channel + two LMs + bias"),
-        _with(DIRECT, "copying", {"direct": "copy"}),
-        _both_models(FULL, "copying", "copy"),
+        with_two_lms(WITH_LM, "all but the channel: direct + two LMs + bias", "better"),
+        with_two_lms(FULL, "all: direct + channel + two LMs + bias", "better"),
+        varied(DIRECT, "copying", {"direct": "copy"}),
+        both_models(FULL, "copying", "copy"),
         replace(
             FULL,
             name="seq2seq with attention, n-best reranked by channel + LM + bias",
@@ -123,29 +100,24 @@ def subword_rows() -> tuple[SystemRow, ...]:
     """Subwords, so that no word is unknown; outputs may have more symbols."""
     longer = {"max_length": 50}
     return (
-        _with(DIRECT, "subwords", {"direct": "subwords"}, search=longer),
-        _with(FULL, "subwords", {"direct": "subwords", "channel": "subwords", "lm": "subwords"}, search=longer),
+        varied(DIRECT, "subwords", {"direct": "subwords"}, search=longer),
+        varied(FULL, "subwords", {"direct": "subwords", "channel": "subwords", "lm": "subwords"}, search=longer),
     )
 
 
-def beam(k1: int, k2: int) -> dict[str, int]:
-    """A search; a wide one needs much memory for a long sentence."""
-    return {"k1": k1, "k2": k2, **({"memory": WIDE_GIB} if k2 > WIDE else {})}
-
-
-BEAM_ROWS = tuple(_with(FULL, f"K1 {k1}, K2 {k2}", search=beam(k1, k2), weights_of=FULL.name) for k1, k2 in BEAMS)
+BEAM_ROWS = beams(FULL, BEAMS)
 
 
 def search_rows() -> tuple[SystemRow, ...]:
     """The models of the table under other searches, and other weights of the language model."""
     wide = beam(*BEAMS[-1])
     return (
-        _with(FULL, "marginal search", search={"search": "marginal"}, weights_of=FULL.name),
+        varied(FULL, "marginal search", search={"search": "marginal"}, weights_of=FULL.name),
         *BEAM_ROWS,
-        _with(DIRECT, f"K1 {wide['k1']}, K2 {wide['k2']}", search=wide),
-        _with(FULL, "reranks the n-best of direct", choose="rerank", search=RERANKED, weights_of=FULL.name),
+        varied(DIRECT, f"K1 {wide['k1']}, K2 {wide['k2']}", search=wide),
+        varied(FULL, "reranks the n-best of direct", choose="rerank", search=RERANKED, weights_of=FULL.name),
         *(
-            _with(WITH_LM, f"LM weight raised by {more}", raised={"lm": more}, weights_of=WITH_LM.name)
+            varied(WITH_LM, f"LM weight raised by {more}", raised={"lm": more}, weights_of=WITH_LM.name)
             for more in RAISED
         ),
     )
@@ -153,7 +125,7 @@ def search_rows() -> tuple[SystemRow, ...]:
 
 def back_translation_rows() -> tuple[SystemRow, ...]:
     """With few pairs: headlines whose first sentences the channel has drawn, as further pairs of the direct model."""
-    rows = [_with(row, "back-translation", {"direct": "back"}) for row in (DIRECT, FULL)]
+    rows = [varied(row, "back-translation", {"direct": "back"}) for row in (DIRECT, FULL)]
     return in_setting(rows, FEW)
 
 

@@ -7,12 +7,11 @@ the language model two layers of 1024, dropout 0.5, 1e-4; K1 20, K2 10. All else
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.experiments.estimates import Cost, Rates
-from noisychannel.experiments.settings import MeasuringSettings
+from noisychannel.experiments.sentences.scale import SentenceScale
 from noisychannel.experiments.summarisation.data import MOST_OUTPUT_WORDS
 from noisychannel.training.config import ModelConfig
 
@@ -40,65 +39,18 @@ arithmetic in TF32."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SummarisationScale(MeasuringSettings):
-    """Sizes of data and models. Of data, all that there is if None."""
+class SummarisationScale(SentenceScale):
+    """The paper's sizes."""
 
-    lines: int | None = None
-    """The first so many training pairs and unpaired headlines."""
-    share: float = 1.0
-    """What a number of pairs or headlines in the name of a row is multiplied by."""
-    held_out: int | None = None
-    """Items of each test set."""
-    valid: int = 2_000
-    """Pairs for early stopping: with all 7,051 each evaluation would take as long as hundreds of updates."""
-    dev: int = 500
-    """Of these, the pairs that weights are tuned on: a decoding of them takes seconds."""
     vocabulary: int = 30_000
     """The most frequent words of each side; they cover 97 % of both. The paper does not say."""
-    subwords: int = 16_000
-    hidden_size: int = 256
-    dropout: float = 0.2
-    learning_rate: float = 1e-3
-    """It falls to zero at the last update: few updates then give a better model than a constant rate."""
-    batch_size: int = 32
-    large_batch: int = 256
     updates: int = 40_000
-    """Of direct models, channels and baselines: 2.5 passes over all pairs, about 2.5 minutes each on an H200."""
-    passes: int = 8
-    """The most passes over the pairs: with 100,000 of them more updates would only overfit."""
-    clip_norm: float = 1.0
-    """The default of training."""
-    evaluate_every: int = 2_000
-    precision: Literal["fp32", "tf32"] = "tf32"
-    """Of matrix products in training: about as good as fp32, and several times faster for the large LM."""
-    lm: ModelConfig = field(
-        default_factory=lambda: ModelConfig(
-            hidden_size=1024, num_layers=2, dropout=0.5, learning_rate=1e-4, batch_size=128
-        )
-    )
-    """With the paper's size and learning rate; the paper gives no batch size for it."""
-    better_lm_rate: float = 1e-3
-    """At 1e-4 the language model has learnt little when its updates end."""
+    """2.5 passes over all pairs, about 2.5 minutes each on an H200."""
     lm_updates: int = 30_000
     """3.3 passes over all headlines, about 3 minutes on an H200."""
-    lm_passes: int = 12
-    """The most passes over its headlines."""
-    back_translated: int = 200_000
-    """Headlines that are given first sentences."""
-    seeds: tuple[int, ...] = (1, 2, 3)
     search: SearchSettings = SEARCH
     tuning: SearchSettings = SEARCH
-    iterations: int = 4
-    n_best: int = 1
-    keep_terms: bool = False
-    keep_alignments: bool = True
-    decoding_batch: int = 128
     rates: Rates | None = H200
-
-    def limit(self, pairs: int, batch_size: int) -> int:
-        """The updates of a model of so many pairs: as many pairs are seen with any batch size."""
-        most = self.updates * self.batch_size // batch_size
-        return max(1, min(most, self.passes * pairs // batch_size))
 
 
 TWO_CORES: Mapping[str, Cost] = {

@@ -1,0 +1,68 @@
+"""How large an experiment on sentences is. Experiments give their own sizes; all that is theirs is said there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from noisychannel.experiments.estimates import Rates
+from noisychannel.experiments.settings import MeasuringSettings
+from noisychannel.training.config import ModelConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceScale(MeasuringSettings):
+    """Sizes of data and models. Of data, all that there is if None."""
+
+    lines: int | None = None
+    """The first so many training pairs and unpaired outputs."""
+    share: float = 1.0
+    """What a number of pairs or unpaired outputs in the name of a row is multiplied by."""
+    held_out: int | None = None
+    """Items of each test set."""
+    valid: int = 2_000
+    """Pairs for early stopping: with many more, each evaluation takes as long as hundreds of updates."""
+    dev: int = 500
+    """Of these, the pairs that weights are tuned on: a decoding of them takes seconds."""
+    subwords: int = 16_000
+    hidden_size: int = 256
+    dropout: float = 0.2
+    learning_rate: float = 1e-3
+    """It falls to zero at the last update: few updates then give a better model than a constant rate."""
+    better_rate: float = 1e-3
+    """Of direct models and channels of a kind with another rate."""
+    batch_size: int = 32
+    large_batch: int = 256
+    updates: int = 40_000
+    """Of direct models, channels and baselines."""
+    passes: int = 8
+    """The most passes over the pairs: with few of them more updates would only overfit."""
+    clip_norm: float = 1.0
+    """The default of training."""
+    evaluate_every: int = 2_000
+    precision: Literal["fp32", "tf32"] = "tf32"
+    """Of matrix products in training: about as good as fp32, and several times faster for the large LM."""
+    lm: ModelConfig = field(
+        default_factory=lambda: ModelConfig(
+            hidden_size=1024, num_layers=2, dropout=0.5, learning_rate=1e-4, batch_size=128
+        )
+    )
+    """With the paper's size and learning rate; the paper gives no batch size for it."""
+    better_lm_rate: float = 1e-3
+    """At 1e-4 the language model has learnt little when its updates end."""
+    lm_updates: int = 30_000
+    lm_passes: int = 12
+    """The most passes over its outputs."""
+    back_translated: int = 200_000
+    """Unpaired outputs that are given inputs."""
+    n_best: int = 1
+    keep_terms: bool = False
+    keep_alignments: bool = True
+    decoding_batch: int = 128
+    iterations: int = 4
+    rates: Rates | None = None
+
+    def limit(self, pairs: int, batch_size: int) -> int:
+        """The updates of a model of so many pairs: as many pairs are seen with any batch size."""
+        most = self.updates * self.batch_size // batch_size
+        return max(1, min(most, self.passes * pairs // batch_size))

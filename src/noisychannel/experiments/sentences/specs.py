@@ -1,0 +1,69 @@
+"""What the name of a run says, and what a kind of model is.
+
+direct.bi.all.1          direct models by kind, number of pairs and seed; channels and others likewise
+lm.paper.all             the language model of all outputs, paired or not
+lm.paper.100000+0        … of the outputs of 100,000 pairs, and no others
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from noisychannel.models.registry import Role
+
+EVERYTHING = "all"
+"""In names: all pairs, or all outputs."""
+WORDS, SUBWORDS = "words", "subwords"
+"""Names of vocabularies; an experiment may have others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """How models of a kind differ from those of the paper."""
+
+    vocabulary: str = WORDS
+    bidirectional: bool = True
+    """The encoder of a model that proposes."""
+    large_batch: bool = False
+    better_rate: bool = False
+    """Another learning rate than the paper's."""
+    copy: bool = False
+    """Copying through the alignment."""
+    back_translated: bool = False
+    """With unpaired outputs whose inputs the channel has drawn, as further pairs."""
+
+
+class RunSpec(NamedTuple):
+    """What the name of a run says."""
+
+    role: Role
+    kind: str
+    pairs: int | None
+    """All if None."""
+    unpaired: int | None
+    """Unpaired outputs of a language model; all if None."""
+    seed: int
+
+    @property
+    def name(self) -> str:
+        if self.role != "lm":
+            return f"{self.role}.{self.kind}.{amount(self.pairs)}.{self.seed}"
+        if self.unpaired is None:
+            return f"lm.{self.kind}.{EVERYTHING}"
+        return f"lm.{self.kind}.{amount(self.pairs)}+{self.unpaired}"
+
+    @staticmethod
+    def parse(name: str) -> RunSpec:
+        role, kind, amount, *seed = name.split(".")
+        pairs, _, unpaired = amount.partition("+")
+        return RunSpec(role, kind, _number(pairs), _number(unpaired), int(seed[0]) if seed else 1)  # type: ignore[arg-type]
+
+
+def amount(n: int | None) -> str:
+    """A number in the name of a run or file."""
+    return EVERYTHING if n is None else str(n)
+
+
+def _number(text: str) -> int | None:
+    return None if text in (EVERYTHING, "") else int(text)

@@ -1,0 +1,73 @@
+"""The paper's claims about translation, and our goals, as statements about rows."""
+
+from __future__ import annotations
+
+from noisychannel.experiments.design import Claim
+from noisychannel.experiments.rows import SystemRow
+from noisychannel.experiments.sentences.rows import in_setting
+from noisychannel.experiments.translation.cited import MULTI30K_GOAL
+from noisychannel.experiments.translation.rows import (
+    ALL,
+    ATTENTION,
+    BUT_CHANNEL,
+    DIRECT,
+    EVERYTHING,
+    FEW,
+    FEW_PAIRS,
+    FULL,
+    LM_DATA,
+    NOISY,
+    WITH_LM,
+)
+
+CLOSE = 0.5
+"""Points of BLEU that are little."""
+ABOUT_THREE = 2.0, 4.0
+GOAL = 3.1
+"""The paper's gain of the full model over the direct one."""
+
+
+def _more(text: str, better: SystemRow, worse: SystemRow, least: float = 0.0) -> Claim:
+    """The first row is better, by at least so much."""
+    return Claim(text, (better.label,), (worse.label,), least=least)
+
+
+CLAIMS = (
+    _more("goal: full - direct", FULL, DIRECT, GOAL),
+    _more("goal: full beats attention", FULL, ATTENTION),
+    Claim(
+        "channel + LM gains about three over direct",
+        (NOISY.label,),
+        (DIRECT.label,),
+        least=ABOUT_THREE[0],
+        most=ABOUT_THREE[1],
+    ),
+    _more("the combination, full, gains a little more than channel + LM", FULL, NOISY),
+    Claim("direct + LM gains nothing over direct", (WITH_LM.label,), (DIRECT.label,), most=CLOSE),
+    _more("attention beats direct, because word order diverges", ATTENTION, DIRECT),
+    _more("channel + LM overtakes attention", NOISY, ATTENTION),
+    *(
+        _more(f"all English helps the full model, against {n:,} unpaired sentences", FULL, FULL.restricted(unpaired=n))
+        for n in LM_DATA
+    ),
+    _more("the channel adds to everything else, tuned alike", EVERYTHING, BUT_CHANNEL),
+)
+
+
+def _multi30k() -> tuple[Claim, ...]:
+    claims = []
+    for setting, pairs in ((ALL, None), (FEW, FEW_PAIRS)):
+        full, direct, attention, all_, but_channel = in_setting(
+            (FULL, DIRECT, ATTENTION, EVERYTHING, BUT_CHANNEL), setting, pairs
+        )
+        claims += [
+            _more(f"full beats direct, {setting}", full, direct),
+            _more(f"full beats attention, {setting}", full, attention),
+            _more(f"the channel adds to everything else, tuned alike, {setting}", all_, but_channel),
+        ]
+    (full,) = in_setting((FULL,), ALL, None)
+    goal = Claim(f"goal: full above {MULTI30K_GOAL}, GRU + attention of tutorials", (full.label,), (), MULTI30K_GOAL)
+    return (goal, *claims)
+
+
+MULTI30K_CLAIMS = _multi30k()

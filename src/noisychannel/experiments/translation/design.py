@@ -1,0 +1,93 @@
+"""The designs of both translation experiments: rows, metrics, what they are compared with, and claims."""
+
+from __future__ import annotations
+
+from noisychannel.experiments.design import Design, Plot, SearchErrors, SearchPlot
+from noisychannel.experiments.sentences.rows import in_setting
+from noisychannel.experiments.translation.cited import APPENDIX_PART, CEILINGS, TABLE_4, TUTORIALS
+from noisychannel.experiments.translation.claims import CLAIMS, MULTI30K_CLAIMS
+from noisychannel.experiments.translation.data import CAPTIONS, ENGLISH
+from noisychannel.experiments.translation.rows import (
+    ALL,
+    ATTENTION,
+    BEAM_ROWS,
+    BLOCKS,
+    DIRECT,
+    FULL,
+    MULTI30K_BLOCKS,
+    NOISY,
+    PLAIN,
+    REFERENCES,
+    WIDEST,
+)
+
+RESAMPLES = 1_000
+FUNCTION_WORDS = 100
+"""The most frequent words of the test inputs, which are no content."""
+METRICS = ("bleu", "chrf", "length_ratio")
+TOKENIZE = "none"
+"""Texts are tokenised, and lower-cased, as the models write them; BLEU is of these tokens."""
+LENGTHS = (3, 6, 10, 15, 25)
+"""The longest sources of each group of lengths, in words; a last group has longer ones."""
+
+CHINESE = Design(
+    name="translation",
+    about="Chinese to English: the paper's second experiment, with 184k pairs and 2m English sentences",
+    blocks=BLOCKS,
+    quick_blocks=("table",),
+    metrics=METRICS,
+    tokenize=TOKENIZE,
+    text=ENGLISH,
+    average="separate",
+    part_noun="set",
+    unit_noun="sentence",
+    resamples=RESAMPLES,
+    baselines={"direct (bi)": DIRECT.name, "attention": ATTENTION.name},
+    published=TABLE_4,
+    cited=CEILINGS,
+    examples=(DIRECT.label, FULL.label),
+    examples_of_each=10,
+    claims=CLAIMS,
+    function_words=FUNCTION_WORDS,
+    shown_parts=(APPENDIX_PART,),
+    lengths=LENGTHS,
+    search_errors=(
+        SearchErrors("references", PLAIN.label, REFERENCES.label),
+        SearchErrors("references", WIDEST.label, REFERENCES.label),
+        SearchErrors(f"outputs of {WIDEST.name}", PLAIN.label, WIDEST.label),
+    ),
+    plots=(
+        Plot(
+            "unpaired",
+            "unpaired",
+            "unpaired English sentences",
+            {of.name: of.name for of in (FULL, NOISY, DIRECT, ATTENTION)},
+            "",
+            "symlog",
+        ),
+    ),
+    search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", tuple(row.label for row in BEAM_ROWS)),),
+)
+
+_EXAMPLES = in_setting((DIRECT, FULL), ALL, None)
+
+MULTI30K = Design(
+    name="translation-multi30k",
+    about="German to English captions (Multi30k): 29,000 pairs, or 5,000 with the other captions unpaired",
+    blocks=MULTI30K_BLOCKS,
+    quick_blocks=("all",),
+    metrics=METRICS,
+    tokenize=TOKENIZE,
+    text=CAPTIONS,
+    average="separate",
+    part_noun="set",
+    unit_noun="sentence",
+    resamples=RESAMPLES,
+    baselines={"direct (bi)": DIRECT.name, "attention": ATTENTION.name},
+    cited={f"tutorials, test_2016_flickr: {name}": figures for name, figures in TUTORIALS.items()},
+    examples=(_EXAMPLES[0].label, _EXAMPLES[1].label),
+    examples_of_each=10,
+    claims=MULTI30K_CLAIMS,
+    function_words=FUNCTION_WORDS,
+    lengths=LENGTHS,
+)
