@@ -45,7 +45,7 @@ from noisychannel.experiments.translation.rows import (
     WITH_LM,
 )
 from noisychannel.experiments.translation.scale import TranslationScale
-from noisychannel.training.config import ModelConfig
+from noisychannel.training.config import ModelConfig, TransformerConfig
 
 LEXICON = {"我": "i", "你": "you", "爱": "love", "看": "see", "书": "books", "茶": "tea", "不": "not", "谁": "who"}
 SEARCH = SearchSettings(k1=3, k2=2, max_length=8, allow_unk=False)
@@ -62,6 +62,8 @@ TINY = TranslationScale(
     precision="fp32",
     lm=ModelConfig(hidden_size=8, num_layers=2, learning_rate=1e-3, batch_size=16),
     lm_updates=4,
+    transformer=TransformerConfig(hidden_size=8, num_layers=1, num_heads=2, warmup=2, batch_size=16),
+    ngram_order=2,
     back_translated=20,
     seeds=(1, 2),
     search=SEARCH,
@@ -270,6 +272,8 @@ def results(experiment: Translation) -> dict:
         "models": named("models", "reranked"),
         "units": named("units", "characters", f"{DIRECT.name}, subwords"),
         "back-translation": BLOCKS["back-translation"][:1],
+        "later": BLOCKS["later"],
+        "transformer": BLOCKS["transformer"],
     }
     experiment.rows = lambda block: list(blocks.get(block, BLOCKS[block]))  # type: ignore[method-assign]
     run_blocks(experiment, list(blocks), experiment.setup.work, "translation")
@@ -296,6 +300,18 @@ def test_scores_are_those_of_sacrebleu(results: dict, experiment: Translation) -
         assert recorded["chrf"]["parts"][part]["score"] == pytest.approx(chrf)
     assert "tok:none" in results["metrics"]["bleu"]
     assert "case:lc|digits:#" in results["metrics"]["bleu"]
+
+
+def test_rows_of_later_work(results: dict, experiment: Translation) -> None:
+    assert set(needed_runs(experiment, BLOCKS["later"])) <= set(needed_runs(experiment, BLOCKS["table"]))
+    for row in BLOCKS["later"][2:]:
+        assert "ngram_pairs" in row_of(results, row.name)["weights"]
+    narrow = row_of(results, BLOCKS["later"][1].name)
+    assert narrow["weights"] == row_of(results, FULL.name)["weights"]
+    runs = set(needed_runs(experiment, BLOCKS["transformer"]))
+    assert {"transformer.bi.all.1", "transformer.back.all.1"} <= runs
+    for row in BLOCKS["transformer"]:
+        assert 0 <= row_of(results, row.name)["scores"]["bleu"]["score"] <= 100
 
 
 def test_systems_without_the_bias_have_no_length_weight(results: dict) -> None:

@@ -29,7 +29,7 @@ from noisychannel.experiments.sentences.specs import WORDS, Kind, RunSpec, amoun
 from noisychannel.experiments.settings import Setup
 from noisychannel.models.registry import Role
 from noisychannel.text import TextConfig
-from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
+from noisychannel.training.config import ModelConfig, NGramConfig, RunConfig, TrainingConfig, TransformerConfig
 from noisychannel.training.run import prepare_run
 
 VOCABULARIES = "vocabularies"
@@ -82,7 +82,7 @@ class SentenceExperiment(Experiment):
             if pairs is None and unpaired is not None and unpaired >= len(self.data.unpaired) > 0:
                 unpaired = None
             return RunSpec("lm", row.models[role], pairs, unpaired, self.scale.seeds[0]).name
-        return RunSpec(role, row.models[role], pairs, None, seed).name  # type: ignore[arg-type]
+        return RunSpec(row.model_of(role), row.models[role], pairs, None, seed).name  # type: ignore[arg-type]
 
     def configs(self, runs: Collection[str]) -> list[list[RunConfig]]:
         """On a GPU every run is a group of its own, language models first, which take longest; on a CPU one group."""
@@ -207,6 +207,10 @@ class SentenceExperiment(Experiment):
         if kind.back_translated:
             further = min(self.scale.back_translated, len(self.data.unpaired or self.left_outputs(spec.pairs)))
             config.data.further = [str(self._back_file(spec))]
+        if spec.role == "direct":
+            config.ngrams = NGramConfig(pairs=self.scale.ngram_order)
+        if spec.role == "transformer":
+            return replace(config, transformer=self._transformer(spec, further))
         batch = self.scale.large_batch if kind.large_batch else self.scale.batch_size
         return replace(config, **{spec.role: self._model(spec, batch, further)})  # type: ignore[arg-type]
 
@@ -222,6 +226,13 @@ class SentenceExperiment(Experiment):
             max_updates=scale.limit(len(self.pairs(spec.pairs)) + further, batch),
             copy=kind.copy,
         )
+
+    def _transformer(self, spec: RunSpec, further: int) -> TransformerConfig:
+        """As many passes as the other models have updates at most, in larger batches."""
+        scale = self.scale
+        batch = scale.transformer.batch_size or scale.batch_size
+        most = scale.passes * (len(self.pairs(spec.pairs)) + further) // batch
+        return replace(scale.transformer, max_updates=max(1, min(scale.updates, most)))
 
     def _lm(self, config: RunConfig, spec: RunSpec) -> RunConfig:
         """With the paper's rate it is constant, unless dev stops improving; with the better one it falls to zero."""

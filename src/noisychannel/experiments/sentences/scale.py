@@ -7,7 +7,7 @@ from typing import Literal
 
 from noisychannel.experiments.estimates import Rates
 from noisychannel.experiments.settings import MeasuringSettings
-from noisychannel.training.config import ModelConfig
+from noisychannel.training.config import ModelConfig, TransformerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,14 @@ class SentenceScale(MeasuringSettings):
     """The most passes over its outputs."""
     back_translated: int = 200_000
     """Unpaired outputs that are given inputs."""
+    transformer: TransformerConfig = field(
+        default_factory=lambda: TransformerConfig(
+            hidden_size=512, num_layers=4, num_heads=8, feedforward_size=1024, warmup=2_000, batch_size=512
+        )
+    )
+    """The present-day opponent; its updates are those of the others, or as many passes."""
+    ngram_order: int = 0
+    """Of the n-gram model of paired outputs, which is with each direct model; 0: none."""
     n_best: int = 1
     keep_terms: bool = False
     keep_alignments: bool = True

@@ -1,9 +1,10 @@
 """The rows: the paper's table, other amounts of English, three seeds, and rows beyond the paper; and Multi30k's.
 
-A row names the kinds of its models; ``experiment.KINDS`` says what they are. Direct models and channels: ``bi`` and
-``plain`` (the paper's), ``better`` (another learning rate), ``count2`` (words seen twice are known), ``characters`` (of
-the Chinese), ``subwords``; direct models also ``back`` (with back-translated English). Language models: ``paper``,
-``better``, ``count2``, ``subwords``. A new block is a tuple of rows, and a line in ``BLOCKS``.
+A row names the kinds of its models; ``experiment.KINDS`` says what they are. Direct models, baselines and channels:
+``bi`` and ``plain`` (the paper's), ``better`` (another learning rate), ``count2`` (words seen twice are known),
+``characters`` (of the Chinese), ``subwords``; direct models and transformers also ``back`` (with back-translated
+English). Language models: ``paper``, ``better``, ``count2``, ``subwords``. A new block is a tuple of rows, and a line
+in ``BLOCKS``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ ALL, FEW = "29,000 pairs", "5,000 pairs, 24,000 more captions"
 
 def _row(name: str, system: str, **changes: Any) -> SystemRow:
     """A row with all data and one seed; it uses those of the models that its system has."""
-    models = {"direct": "bi", "seq2seq": "bi", "attention": "bi", "channel": "plain", "lm": "paper"}
+    proposing = dict.fromkeys(("direct", "seq2seq", "attention", "transformer", "ngram_pairs"), "bi")
+    models = {**proposing, "channel": "plain", "lm": "paper"}
     return SystemRow(name=name, system=system, models=models, seeds=1, **changes)
 
 
@@ -48,6 +50,9 @@ FULL = _row("direct + channel + LM + bias", "direct+channel+lm")
 PAPER = (SEQ2SEQ, ATTENTION, DIRECT, WITH_LM, NOISY, FULL)
 """The rows of the paper's table."""
 
+TRANSFORMER = _row("transformer", "transformer")
+CHANNEL_WORDS = 500
+"""Frequent words in the softmax of the channel of later work, beside those of the sentence."""
 WITH_BIAS = _row("direct + bias", "direct+length")
 BUT_CHANNEL = with_two_lms(WITH_LM, "all but the channel: direct + two LMs + bias", "better")
 EVERYTHING = with_two_lms(FULL, "all: direct + channel + two LMs + bias", "better")
@@ -114,6 +119,27 @@ def back_translation_rows() -> tuple[SystemRow, ...]:
     return tuple(varied(row, "back-translation", {"direct": "back"}) for row in (DIRECT, FULL))
 
 
+def later_rows() -> tuple[SystemRow, ...]:
+    """What later work does: terms divided by lengths, a smaller softmax of the channel, a density ratio."""
+    few_words = {"channel_words": CHANNEL_WORDS}
+    return (
+        varied(RERANKED_ATTENTION, "lengths normalised", search={**RERANKED, "per_symbol": True}),
+        varied(FULL, f"channel over {CHANNEL_WORDS} words", search=few_words, weights_of=FULL.name),
+        varied(WITH_LM, "density ratio", system=f"{WITH_LM.system}+ngram_pairs"),
+        varied(FULL, "density ratio", system=f"{FULL.system}+ngram_pairs"),
+    )
+
+
+def transformer_rows() -> tuple[SystemRow, ...]:
+    """The present-day opponent, alone, with back-translation, and with its n-best list reranked."""
+    reranked = replace(RERANKED_ATTENTION, name="transformer, n-best reranked by channel + LM + bias")
+    return (
+        TRANSFORMER,
+        varied(TRANSFORMER, "back-translation", {"transformer": "back"}),
+        replace(reranked, system="transformer+channel+lm"),
+    )
+
+
 def search_rows() -> tuple[SystemRow, ...]:
     """The models of the table under other searches."""
     wide = WIDEST.search
@@ -135,6 +161,8 @@ BLOCKS: dict[str, tuple[SystemRow, ...]] = {
     "models": model_rows(),
     "units": unit_rows(),
     "back-translation": back_translation_rows(),
+    "later": later_rows(),
+    "transformer": transformer_rows(),
 }
 
 
@@ -149,4 +177,6 @@ MULTI30K_BLOCKS: dict[str, tuple[SystemRow, ...]] = {
     "few": multi30k_rows(FEW),
     "seeds": three_seeds(in_setting((DIRECT, ATTENTION, FULL), ALL, None), (DIRECT.name, FULL.name)),
     "few-back-translation": in_setting(back_translation_rows(), FEW, FEW_PAIRS),
+    "transformer": in_setting(transformer_rows()[::2], ALL, None),
+    "few-transformer": in_setting(transformer_rows(), FEW, FEW_PAIRS),
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.experiments.estimates import Cost, Rates
 from noisychannel.experiments.sentences.scale import SentenceScale
-from noisychannel.training.config import ModelConfig
+from noisychannel.training.config import ModelConfig, TransformerConfig
 
 SEARCH = SearchSettings(k1=20, k2=10, allow_unk=False, memory=12)
 """UNK is never put out: a Chinese word in its place helps nobody."""
@@ -27,6 +27,7 @@ H200 = Rates(
         "channel": Cost(2.5e-3, 2.5e-5),
         "attention": Cost(4.0e-3, 2.5e-5),
         "seq2seq": Cost(3.5e-3, 2.5e-5),
+        "transformer": Cost(1.5e-2, 1.0e-5),
         "lm": Cost(2.0e-3, 2.0e-5),
     },
     side_by_side=1.5,
@@ -64,6 +65,7 @@ class TranslationScale(SentenceScale):
     lm_updates: int = 30_000
     """3.6 passes over all English."""
     lm_passes: int = 25
+    ngram_order: int = 3
     dev: int = 1_000
     """Weights are tuned on BLEU, a score of a corpus; sentences are short."""
     decoding_batch: int = 256
@@ -94,6 +96,7 @@ TWO_CORES: Mapping[str, Cost] = {
     "channel": Cost(4.0e-3, 5.0e-4),
     "attention": Cost(1.0e-2, 6.0e-4),
     "seq2seq": Cost(1.0e-2, 6.0e-4),
+    "transformer": Cost(1.0e-2, 6.0e-4),
     "lm": Cost(4.0e-3, 4.0e-4),
 }
 _QUICK_SEARCH = SearchSettings(k1=6, k2=3, max_length=16, allow_unk=False)
@@ -115,6 +118,7 @@ QUICK = TranslationScale(
     precision="fp32",
     lm=ModelConfig(hidden_size=64, num_layers=2, dropout=0.2, learning_rate=1e-3, batch_size=64),
     lm_updates=200,
+    transformer=TransformerConfig(hidden_size=48, num_layers=2, warmup=20, batch_size=64),
     back_translated=200,
     seeds=(1, 2),
     search=_QUICK_SEARCH,
