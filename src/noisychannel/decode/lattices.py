@@ -73,4 +73,4 @@ def read_one_more(
     from_input = written.words.scores.gather(2, inputs_BI[:, :, None]).mT
     word_logp_BQI = from_candidate + from_input - log_normaliser(read.scores, written.words, plan.settings.products)
     emit_NI = emissions(channel, written.gate, read.gate, packing, built_is_output=False)
-    return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, plan.over_channel)
+    return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, plan.over_channel, sentences.lengths)

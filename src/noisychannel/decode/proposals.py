@@ -9,6 +9,10 @@ and â, ĉ the largest of each:
     2. Of a large vocabulary only the L best symbols of a_i and the L best of c_u are scored. Any other symbol ranks no
        higher than a_i's L-th plus c_u's L-th; if that could still reach the K1-th best, all symbols are scored.
 
+A CPU, for which finding out costs little, needs no such order for a small vocabulary: the K1-th best extension of the
+prefix with the highest bound is a threshold. Prefixes whose bound reaches it are scored, all cells together, and what is
+below it is dropped.
+
 Extensions of equal score rank by their prefix's slot, then by their symbol. Ties are rare, so the search uses topk,
 which promises no order of equal values. It asks for one more than K1, and cells with a tie are ranked again.
 
@@ -95,6 +99,10 @@ def propose(
     log_q_BIP = inputs_BIV.best[..., :1] + outputs_BPV.best[..., 0][:, None] - normaliser_BIP
     bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P)
     bound_CP += slack_of(reach_BPI) if slack is None else slack
+    if bound_CP.device.type == "cpu" and inputs_BIV.symbols is None:
+        found = _above_threshold(bound_CP, reach_BPI, inputs_BIV, outputs_BPV, normaliser_BIP, k1, at_once)
+        if found is not None:
+            return found
     bound_CP, order_CP = bound_CP.sort(dim=1, descending=True)
     ahead_CP = (reach_BPI.mT - normaliser_BIP).reshape(B * I, P).gather(1, order_CP)
     first_C1 = P * torch.arange(B, device=order_CP.device).repeat_interleave(I)[:, None]
@@ -133,6 +141,54 @@ def propose(
             block = _Block(rows, slot_RM + first_C1[rows], ahead_CP[rows, :M].gather(1, place), inputs, outputs)
             best.put(rows, block.in_order(best.score[rows, -1:], k1))
     return Proposals(*(x.reshape(B, I, k1) for x in (best.score, best.prefix % P, best.symbol)))
+
+
+def _above_threshold(
+    bound_CP: Tensor,
+    reach_BPI: Tensor,
+    inputs: RankedScores,
+    outputs: RankedScores,
+    normaliser_BIP: Tensor,
+    k1: int,
+    at_once: int,
+) -> Proposals | None:
+    """``propose`` by a threshold for each cell; None if more than ``at_once`` extensions would be scored together."""
+    B, P, I = reach_BPI.shape
+    C, V = len(bound_CP), inputs.scores.shape[2]
+    if C * V > at_once:
+        return None
+    ahead_CP = (reach_BPI.mT - normaliser_BIP).reshape(C, P)
+    inputs_CV, outputs_NV = inputs.scores.flatten(0, 1), outputs.scores.flatten(0, 1)
+    cells_C = torch.arange(C)
+    first_C = cells_C // I * P
+
+    def scores(cell: Tensor, prefix: Tensor, ahead: Tensor) -> Tensor:
+        words = inputs_CV.index_select(0, cell) + outputs_NV.index_select(0, first_C.index_select(0, cell) + prefix)
+        return words + ahead[:, None]
+
+    highest_C = bound_CP.argmax(1)
+    best_CV = scores(cells_C, highest_C, ahead_CP.gather(1, highest_C[:, None]).squeeze(1))
+    least_C1 = best_CV.topk(k1, dim=1).values[:, -1:] if k1 <= V else best_CV.new_full((C, 1), -torch.inf)
+    cell_E, prefix_E = ((bound_CP >= least_C1) & (bound_CP > -torch.inf)).nonzero().unbind(1)
+    if len(cell_E) * V > at_once:
+        return None
+    # In the order of cells, slots and symbols, which stable sorts keep among equal scores.
+    score_EV = scores(cell_E, prefix_E, ahead_CP[cell_E, prefix_E])
+    enough_EV = (score_EV >= least_C1.index_select(0, cell_E)) & (score_EV > -torch.inf)
+    row_N, symbol_N = enough_EV.nonzero().unbind(1)
+    score_N, order_N = score_EV[row_N, symbol_N].sort(descending=True, stable=True)
+    cell_N, by_cell_N = cell_E.index_select(0, row_N.index_select(0, order_N)).sort(stable=True)
+    count_C = cell_N.bincount(minlength=C)
+    rank_N = torch.arange(len(cell_N)) - (count_C.cumsum(0) - count_C).index_select(0, cell_N)
+    among = (rank_N < k1).nonzero().squeeze(1)
+    chosen = order_N.index_select(0, by_cell_N.index_select(0, among))
+    place = cell_N.index_select(0, among) * k1 + rank_N.index_select(0, among)
+    score = torch.full((C * k1,), -torch.inf, dtype=score_N.dtype)
+    prefix, symbol = torch.zeros(2, C * k1, dtype=torch.long).unbind()
+    score[place] = score_N.index_select(0, by_cell_N.index_select(0, among))
+    prefix[place] = prefix_E.index_select(0, row_N.index_select(0, chosen))
+    symbol[place] = symbol_N.index_select(0, chosen)
+    return Proposals(*(x.view(B, I, k1) for x in (score, prefix, symbol)))
 
 
 def slack_of(reach_BPI: Tensor) -> Tensor:
