@@ -28,8 +28,7 @@ def emissions(
     model: Transducer, known_BIG: Tensor, built_NG: Tensor, packing: Packing, built_is_output: bool
 ) -> Tensor:
     """The emission logits between every position of x and each of the N prefixes: [N,I]."""
-    in_float32 = built_NG.dtype != torch.float64
-    if in_float32 and isinstance(model, GatheredEmissions) and kernels.usable(known_BIG, built_NG):
+    if isinstance(model, GatheredEmissions) and _gathers(known_BIG, built_NG):
         return model.gathered_emit_logits(known_BIG, packing.sentence, built_NG)
     _, I, G = known_BIG.shape
     room = EMISSIONS_IN_CACHE if known_BIG.device.type == "cpu" else EMISSIONS_AT_ONCE
@@ -40,6 +39,13 @@ def emissions(
         # emit_logits uses only the gates of the two sides.
         pieces.append(model.emit_logits(Side(inputs, inputs), Side(outputs, outputs)).flatten(1))
     return torch.cat(pieces)
+
+
+def _gathers(known_BIG: Tensor, built_NG: Tensor) -> bool:
+    """Whether a transducer's own way to compute emissions suits the device and the precision."""
+    if known_BIG.device.type == "cpu":
+        return known_BIG.dtype == built_NG.dtype and built_NG.dtype in (torch.float32, torch.float64)
+    return built_NG.dtype != torch.float64 and kernels.usable(known_BIG, built_NG)
 
 
 def step_channel(

@@ -1,0 +1,49 @@
+"""tanh on a CPU, and the emission gates of many prefixes of a search.
+
+PyTorch's tanh is many times slower on a CPU than NumPy's, which is a few vector instructions for each number. It does
+not depend on where a number stands in its array, so neither do the scores of a search on their batch.
+
+Shapes: B sequences that are known, I positions of each, N prefixes that are being built, G gate size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from noisychannel.models.products import ROW_BLOCK
+
+GATES_IN_CACHE = 1 << 17
+"""Elements of a block of gates, so that it stays in a core's cache from one operation to the next."""
+
+
+def tanh_(x: Tensor) -> Tensor:
+    """tanh of every element, in place; on a CPU without gradients only."""
+    if x.is_contiguous() and x.dtype in (torch.float32, torch.float64):
+        array = x.numpy()
+        np.tanh(array, out=array)
+        return x
+    return x.tanh_()
+
+
+def emit_logits(known_BIG: Tensor, sentence_N: Tensor, built_NG: Tensor, weight_1G: Tensor, bias_1: Tensor) -> Tensor:
+    """m · tanh(known[sentence[n], i] + built[n]) + b on a CPU: [N,I].
+
+    Prefixes of one sentence come one after the other.
+    """
+    (B, I, G), N = known_BIG.shape, len(built_NG)
+    at_once = max(1, GATES_IN_CACHE // (I * G))
+    logits_NI = built_NG.new_empty(N, I)
+    start = 0
+    for b, count in enumerate([N] if B == 1 else sentence_N.bincount(minlength=B).tolist()):
+        for first in range(start, start + count, at_once):
+            built = built_NG[first : min(first + at_once, start + count)]
+            rows = len(built) * I
+            # Whole blocks of rows, whose products are always rounded alike.
+            gates_RG = built.new_zeros(-(-rows // ROW_BLOCK) * ROW_BLOCK, G)
+            torch.add(known_BIG[b], built[:, None], out=gates_RG[:rows].view(-1, I, G))
+            logits_NI[first : first + len(built)] = F.linear(tanh_(gates_RG), weight_1G, bias_1)[:rows].view(-1, I)
+        start += count
+    return logits_NI
