@@ -60,6 +60,9 @@ def search_products(products: SearchProducts, device: torch.device) -> Iterator[
 @contextmanager
 def normaliser_products(products: SearchProducts, device: torch.device) -> Iterator[None]:
     """Compute products of probabilities in float32, exactly or in TF32; their factors may have been rounded before."""
+    if device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+        yield
+        return
     with (
         torch.autocast(device.type, enabled=False),
         float32_products("ieee" if products == "ieee" else "tf32", device),

@@ -106,7 +106,12 @@ def step(
     _require_memory(plan, sentences, table, length)
     emit_NI = emissions(models.direct, sentences.direct.gate, table.output_gate, table.packing, built_is_output=True)
     reach, reach_direct = reach_both(
-        table.packing.spread(emit_NI), table.objective, table.direct, sentences.lengths, plan.over_direct
+        table.packing.spread(emit_NI),
+        table.objective,
+        table.direct,
+        sentences.lengths,
+        plan.over_direct,
+        sentences.padded,
     )
     # A1, A3: the K1 best extensions of each cell.
     words = next_words(models.direct, plan, sentences, table, reach)

@@ -85,15 +85,19 @@ class Transitions(NamedTuple):
 
 
 def reach_both(
-    emit_logit: Tensor, objective: Tensor, direct: Tensor, lengths: Tensor, semiring: Semiring
+    emit_logit: Tensor, objective: Tensor, direct: Tensor, lengths: Tensor, semiring: Semiring, padded: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """``Transitions.reach`` of two scores, -inf past the end of each input: [B,P,I], with ``lengths`` [B]."""
+    """``Transitions.reach`` of two scores, -inf past the end of each input: [B,P,I], with ``lengths`` [B].
+
+    ``padded``: whether some inputs are shorter than I.
+    """
     if kernels.usable(emit_logit, objective):
         from noisychannel.kernels import search as fused
 
         return fused.reach(emit_logit, objective, direct, lengths, isinstance(semiring, Max))
     both = torch.stack([objective, direct])
-    if (outside_B1I := padding(lengths, objective.shape[2])) is not None:
+    outside_B1I = outside(lengths, objective.shape[2]) if padded else None
+    if outside_B1I is not None:
         both.masked_fill_(outside_B1I, -torch.inf)
     reached = Transitions.of(emit_logit).reach(both, semiring)
     if outside_B1I is not None:
@@ -102,10 +106,8 @@ def reach_both(
     return first, second
 
 
-def padding(lengths_B: Tensor, I: int) -> Tensor | None:
-    """The positions past the end of each input, [B,1,I]; None for a single input, which has none."""
-    if len(lengths_B) == 1:
-        return None
+def outside(lengths_B: Tensor, I: int) -> Tensor:
+    """The positions past the end of each input: [B,1,I]."""
     return (torch.arange(I, device=lengths_B.device) >= lengths_B[:, None])[:, None]
 
 
@@ -138,7 +140,8 @@ def advance_channel(
 
     With g(i) = e(j, i)·p(x_i | j, i):    leave(j, i) = (onward(i) + leave(j, i-1))·g(i),    leave(j, 0) = start.
     ``emit_logit`` and ``word_logp`` belong to the new symbol's position. ``lengths``: of the
-    inputs, if columns are [B,Q,I] and some of I may be past the end of x. These must not change how others are rounded.
+    inputs, if columns are [B,Q,I] and some inputs are shorter. Positions past their end must not change how others are
+    rounded.
     """
     if kernels.usable(column.onward, emit_logit):
         from noisychannel.kernels import search as fused
@@ -149,8 +152,8 @@ def advance_channel(
     log_g = F.logsigmoid(logit) + word_logp.double()
     total_g = scan_sum(log_g)
     inflow = column.onward - (total_g - log_g)
-    if lengths is not None and (outside := padding(lengths, inflow.shape[-1])) is not None:
-        inflow.masked_fill_(outside, -torch.inf)
+    if lengths is not None:
+        inflow.masked_fill_(outside(lengths, inflow.shape[-1]), -torch.inf)
     leave = total_g + scan(torch.cat([column.start, inflow], dim=-1), semiring)[..., 1:]
     from_left = torch.cat([column.start, leave[..., :-1]], dim=-1)
     arrive = semiring.plus(column.onward, from_left)

@@ -54,6 +54,8 @@ class Sentences(NamedTuple):
     """The channel is going to write the input."""
     context: Tensor
     """Symbols before every output (features). The channel reads them first, and so may source models: [B,T]."""
+    padded: bool
+    """Whether some inputs are shorter than I."""
 
     @property
     def symbols(self) -> int:
@@ -62,6 +64,8 @@ class Sentences(NamedTuple):
 
     def at_last(self, x_BQI: Tensor) -> Tensor:
         """The value in each sentence's last column: [B,Q]."""
+        if not self.padded:
+            return x_BQI[:, :, -1]
         last = (self.lengths - 1)[:, None, None].expand(-1, x_BQI.shape[1], 1)
         return x_BQI.gather(2, last).squeeze(2)
 
@@ -75,6 +79,7 @@ class Sentences(NamedTuple):
             self.proposable.select(rows),
             None if self.channel is None else self.channel.select(rows),
             self.context[rows],
+            self.padded,
         )
 
 
@@ -103,6 +108,7 @@ def read_sentences(
         proposable=RankedScores.of(proposable),
         channel=None if models.channel is None else ScaledSide.of(models.channel.read_outputs(inputs_BI)),
         context=torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device),
+        padded=any(len(ids) < inputs_BI.shape[1] for ids in inputs),
     )
 
 

@@ -1,7 +1,7 @@
 """tanh on a CPU, and the emission gates of many prefixes of a search.
 
-PyTorch's tanh is many times slower on a CPU than NumPy's, which is a few vector instructions for each number. It does
-not depend on where a number stands in its array, so neither do the scores of a search on their batch.
+PyTorch's tanh is many times slower on a CPU than NumPy's, which is a few vector instructions for each number. NumPy's
+does not depend on where a number stands in its array, so the scores of a search do not depend on the batch.
 
 Shapes: B sequences that are known, I positions of each, N prefixes that are being built, G gate size.
 """
@@ -19,13 +19,9 @@ GATES_IN_CACHE = 1 << 17
 """Elements of a block of gates, so that it stays in a core's cache from one operation to the next."""
 
 
-def tanh_(x: Tensor) -> Tensor:
-    """tanh of every element, in place; on a CPU without gradients only."""
-    if x.is_contiguous() and x.dtype in (torch.float32, torch.float64):
-        array = x.numpy()
-        np.tanh(array, out=array)
-        return x
-    return x.tanh_()
+def vectorises(*tensors: Tensor) -> bool:
+    """Whether NumPy can compute with the memory of these tensors, if they have no gradients."""
+    return all(x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) for x in tensors)
 
 
 def emit_logits(known_BIG: Tensor, sentence_N: Tensor, built_NG: Tensor, weight_1G: Tensor, bias_1: Tensor) -> Tensor:
@@ -36,14 +32,17 @@ def emit_logits(known_BIG: Tensor, sentence_N: Tensor, built_NG: Tensor, weight_
     (B, I, G), N = known_BIG.shape, len(built_NG)
     at_once = max(1, GATES_IN_CACHE // (I * G))
     logits_NI = built_NG.new_empty(N, I)
+    known, prefixes = known_BIG.numpy(), built_NG.numpy()
     start = 0
     for b, count in enumerate([N] if B == 1 else sentence_N.bincount(minlength=B).tolist()):
         for first in range(start, start + count, at_once):
-            built = built_NG[first : min(first + at_once, start + count)]
+            built = prefixes[first : min(first + at_once, start + count)]
             rows = len(built) * I
             # Whole blocks of rows, whose products are always rounded alike.
-            gates_RG = built.new_zeros(-(-rows // ROW_BLOCK) * ROW_BLOCK, G)
-            torch.add(known_BIG[b], built[:, None], out=gates_RG[:rows].view(-1, I, G))
-            logits_NI[first : first + len(built)] = F.linear(tanh_(gates_RG), weight_1G, bias_1)[:rows].view(-1, I)
+            gates_RG = np.zeros((-(-rows // ROW_BLOCK) * ROW_BLOCK, G), built.dtype)
+            np.add(known[b], built[:, None], out=gates_RG[:rows].reshape(-1, I, G))
+            np.tanh(gates_RG, out=gates_RG)
+            logits_R1 = F.linear(torch.from_numpy(gates_RG), weight_1G, bias_1)
+            logits_NI[first : first + len(built)] = logits_R1[:rows].view(-1, I)
         start += count
     return logits_NI
