@@ -50,7 +50,8 @@ class Packing(NamedTuple):
     @property
     def is_whole(self) -> bool:
         """Whether slots and rows are the same."""
-        return len(self.filled) == 1 and len(self.slot) == self.filled.shape[1]
+        B, P = self.filled.shape
+        return B == 1 and self.slot.shape[0] == P
 
     def gather(self, x_BP: Tensor) -> Tensor:
         """[B,P,...] -> [N,...]: the content of the filled slots."""
@@ -67,8 +68,15 @@ class Packing(NamedTuple):
         return slots
 
 
+def slot_columns(x_BIP: Tensor, slots_BQ: Tensor) -> Tensor:
+    """The columns of the given slots: [B,I,P] -> [B,I,Q]."""
+    if x_BIP.shape[0] == 1:
+        return x_BIP.index_select(2, slots_BQ[0])
+    return x_BIP.gather(2, slots_BQ[:, None].expand(-1, x_BIP.shape[1], -1))
+
+
 def slot_rows(x_BPI: Tensor, slots_BQ: Tensor) -> Tensor:
     """The rows of the given slots: [B,P,I] -> [B,Q,I]."""
-    if len(x_BPI) == 1:
+    if x_BPI.shape[0] == 1:
         return x_BPI.index_select(1, slots_BQ[0])
     return x_BPI.gather(1, slots_BQ[:, :, None].expand(-1, -1, x_BPI.shape[2]))

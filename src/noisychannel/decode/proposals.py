@@ -10,8 +10,8 @@ and â, ĉ the largest of each:
        higher than a_i's L-th plus c_u's L-th; if that could still reach the K1-th best, all symbols are scored.
 
 A CPU, for which finding out costs little, needs no such order for a small vocabulary: the K1-th best extension of the
-prefix with the highest bound is a threshold. Prefixes whose bound reaches it are scored, all cells together, and what is
-below it is dropped.
+prefix with the highest bound is a threshold. Prefixes whose bound reaches it are scored, those of all cells together,
+and what is below it is dropped.
 
 Extensions of equal score rank by their prefix's slot, then by their symbol. Ties are rare, so the search uses topk,
 which promises no order of equal values. It asks for one more than K1, and cells with a tie are ranked again.
@@ -159,7 +159,7 @@ def _above_threshold(
     """
     B, P, I = reach_BPI.shape
     C, V = len(bound_CP), inputs.scores.shape[2]
-    if C * V > at_once:
+    if at_once < C * V:
         return None
     bound = bound_CP.numpy()
     ahead = (reach_BPI.mT - normaliser_BIP).reshape(C * P).numpy()
