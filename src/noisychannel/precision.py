@@ -17,6 +17,8 @@ SearchProducts = Literal["ieee", "tf32", "bf16"]
 
 def at_least_float32(x: Tensor) -> Tensor:
     """bfloat16 and float16 become float32; float32 and float64 stay."""
+    if x.dtype in (torch.float32, torch.float64):
+        return x
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 

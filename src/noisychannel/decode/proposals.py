@@ -97,13 +97,14 @@ def propose(
     V = inputs_BIV.scores.shape[2]
     k1 = min(k1, P * V)
     at_once = LOGITS_AT_ONCE if at_once is None else min(at_once, LOGITS_AT_ONCE)
+    small = inputs_BIV.symbols is None and outputs_BPV.scores.dtype != torch.bfloat16
+    if small and reach_BPI.device.type == "cpu":
+        found = _above_threshold(reach_BPI, inputs_BIV, outputs_BPV, normaliser_BIP, k1, at_once)
+        if found is not None:
+            return found
     log_q_BIP = inputs_BIV.best[..., :1] + outputs_BPV.best[..., 0][:, None] - normaliser_BIP
     bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P)
     bound_CP += slack_of(reach_BPI) if slack is None else slack
-    if bound_CP.device.type == "cpu" and inputs_BIV.symbols is None and outputs_BPV.scores.dtype != torch.bfloat16:
-        found = _above_threshold(bound_CP, reach_BPI, inputs_BIV, outputs_BPV, normaliser_BIP, k1, at_once)
-        if found is not None:
-            return found
     bound_CP, order_CP = bound_CP.sort(dim=1, descending=True)
     ahead_CP = (reach_BPI.mT - normaliser_BIP).reshape(B * I, P).gather(1, order_CP)
     first_C1 = P * torch.arange(B, device=order_CP.device).repeat_interleave(I)[:, None]
@@ -145,25 +146,24 @@ def propose(
 
 
 def _above_threshold(
-    bound_CP: Tensor,
-    reach_BPI: Tensor,
-    inputs: RankedScores,
-    outputs: RankedScores,
-    normaliser_BIP: Tensor,
-    k1: int,
-    at_once: int,
+    reach_BPI: Tensor, inputs: RankedScores, outputs: RankedScores, normaliser_BIP: Tensor, k1: int, at_once: int
 ) -> Proposals | None:
     """``propose`` by a threshold for each cell; None if more than ``at_once`` extensions would be scored together.
 
     In NumPy, whose operations on a few numbers take a fraction of the time that PyTorch's take.
     """
     B, P, I = reach_BPI.shape
-    C, V = len(bound_CP), inputs.scores.shape[2]
+    C, V = B * I, inputs.scores.shape[2]
     if at_once < C * V:
         return None
-    bound = bound_CP.numpy()
-    ahead = (reach_BPI.mT - normaliser_BIP).reshape(C * P).numpy()
-    by_cell, by_prefix = inputs.scores.reshape(C, V).numpy(), outputs.scores.reshape(B * P, V).numpy()
+    reach, normaliser = reach_BPI.numpy().swapaxes(1, 2), normaliser_BIP.numpy()
+    log_q = inputs.best.numpy() + outputs.best.numpy().reshape(B, 1, P) - normaliser
+    finite = reach[reach > -np.inf]
+    largest = np.abs(finite).max() if len(finite) else 0.0
+    slack = SLACK + ROUNDING * float(np.finfo(reach.dtype).eps) * largest
+    bound = (reach + np.minimum(log_q, 0.0)).reshape(C, P) + slack
+    ahead = (reach - normaliser).reshape(C * P)
+    by_cell, by_prefix = inputs.scores.numpy().reshape(C, V), outputs.scores.numpy().reshape(B * P, V)
     cells = np.arange(C)
     # What precedes the prefixes of a cell's sentence among all B·P.
     first = cells // I * P

@@ -23,12 +23,14 @@ from noisychannel.ids import EOS
 
 def complete(plan: SearchPlan, sentences: Sentences, candidates: Candidates, length: int) -> Answers:
     """A6: the candidates that end in EOS, with their exact scores, by the rank of their proposals: [B,K]."""
+    place_BK = sentences.at_last(candidates.place.mT)
+    if place_BK.device.type == "cpu" and not bool((candidates.symbol == EOS).any()):
+        return Answers.none(("direct", *candidates.with_channel(candidates.channel)), *place_BK.shape, place_BK.device)
     direct = sentences.at_last(candidates.direct)
     terms = candidates.with_channel(candidates.channel)
     score = plan.weights.combine(direct, terms, length)
     score = score.masked_fill((candidates.symbol != EOS) | (direct == -torch.inf), -torch.inf)
     answers = Answers(score, {"direct": direct, **terms}, torch.full_like(candidates.slot, length), candidates.slot)
-    place_BK = sentences.at_last(candidates.place.mT)
     return answers.each(lambda x: x.gather(1, place_BK.clamp(min=0))).masked(place_BK < 0)
 
 
