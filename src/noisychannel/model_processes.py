@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -40,6 +40,28 @@ class _Copy(NamedTuple):
     connection: Connection
 
 
+class _Call(NamedTuple):
+    """The arguments of ``NoisyChannel.batch``."""
+
+    texts: Sequence[str]
+    n_best: int
+    features: Sequence[Sequence[str]]
+    batch_size: int
+    align: bool
+    confident: bool
+
+    def of(self, model: NoisyChannel, refuse: Refuse) -> list[list[Output]]:
+        return model.batch(
+            self.texts,
+            self.n_best,
+            self.features,
+            self.batch_size,
+            align=self.align,
+            refuse=refuse,
+            confident=self.confident,
+        )
+
+
 class ModelProcesses:
     """Decodes like ``NoisyChannel.batch``, in several processes if that can be faster. Outputs are the same."""
 
@@ -61,9 +83,8 @@ class ModelProcesses:
         confident: bool,
     ) -> list[list[Output]]:
         """``NoisyChannel.batch``. The copies are made when there is first more than one batch to decode."""
-        here = {"align": align, "confident": confident}
         if self.processes == 1 or len(texts) <= batch_size:
-            return self.model.batch(texts, n_best, features, batch_size, refuse=refuse, **here)
+            return _Call(texts, n_best, features, batch_size, align, confident).of(self.model, refuse)
         if not self._copies:
             self._start()
         order = sorted(range(len(texts)), key=lambda n: (len(features[n]), len(texts[n])))
@@ -74,8 +95,8 @@ class ModelProcesses:
         while tasks or busy:
             while tasks and idle:
                 copy, rows = idle.pop(), tasks.pop()  # the longest first
-                call = [texts[n] for n in rows], n_best, [features[n] for n in rows], batch_size
-                _send(copy.connection, (call, here))
+                some = [texts[n] for n in rows], n_best, [features[n] for n in rows], batch_size
+                _send(copy.connection, _Call(*some, align, confident))
                 busy[copy.connection] = copy, rows
             for connection in wait(list(busy)):
                 assert isinstance(connection, Connection)
@@ -88,14 +109,8 @@ class ModelProcesses:
         if left_over:
             # A copy has its share of the memory. What does not fit there may fit here.
             alone = sorted(left_over)
-            again = self.model.batch(
-                [texts[n] for n in alone],
-                n_best,
-                [features[n] for n in alone],
-                1,
-                refuse=lambda place, reason: refuse(alone[place], reason),
-                **here,
-            )
+            call = _Call([texts[n] for n in alone], n_best, [features[n] for n in alone], 1, align, confident)
+            again = call.of(self.model, lambda place, reason: refuse(alone[place], reason))
             for n, best in zip(alone, again, strict=True):
                 decoded[n] = best
         return decoded
@@ -158,18 +173,17 @@ def _decode_for_parent(model: NoisyChannel, connection: Connection, processes: i
         share = (DEFAULT_GIB if settings.memory is None else settings.memory) / processes
         confidence = model.confidence
         model = model.reweighted(model.weights, replace(settings, memory=share), confidence)
-        inbox: list[Any] = []
+        inbox: list[_Call] = []
         arrived = threading.Semaphore(0)
         threading.Thread(target=_read, args=(connection, inbox, arrived), daemon=True).start()
         while True:
             arrived.acquire()
-            call, keywords = inbox.pop(0)
-            connection.send(_answer(model, call, keywords))
+            connection.send(_answer(model, inbox.pop(0)))
     except BaseException:
         os._exit(1)
 
 
-def _read(connection: Connection, inbox: list[Any], arrived: threading.Semaphore) -> None:
+def _read(connection: Connection, inbox: list[_Call], arrived: threading.Semaphore) -> None:
     """What the parent sends. When the parent ends, this process ends at once, whatever it is doing."""
     try:
         while True:
@@ -179,7 +193,7 @@ def _read(connection: Connection, inbox: list[Any], arrived: threading.Semaphore
         os._exit(0)
 
 
-def _answer(model: NoisyChannel, call: Any, keywords: Any) -> object:
+def _answer(model: NoisyChannel, call: _Call) -> object:
     """The outputs, and the places of texts that do not fit into memory; or the error."""
     refused: list[int] = []
 
@@ -187,7 +201,7 @@ def _answer(model: NoisyChannel, call: Any, keywords: Any) -> object:
         refused.append(place)
 
     try:
-        return model.batch(*call, refuse=refuse, **keywords), refused
+        return call.of(model, refuse), refused
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))

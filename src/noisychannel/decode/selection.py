@@ -25,7 +25,8 @@ def complete(plan: SearchPlan, sentences: Sentences, candidates: Candidates, len
     """A6: the candidates that end in EOS, with their exact scores, by the rank of their proposals: [B,K]."""
     place_BK = sentences.at_last(candidates.place.mT)
     if place_BK.device.type == "cpu" and not bool((candidates.symbol == EOS).any()):
-        return Answers.none(("direct", *candidates.with_channel(candidates.channel)), *place_BK.shape, place_BK.device)
+        B, K = place_BK.shape
+        return Answers.none(("direct", *candidates.with_channel(candidates.channel)), B, K, place_BK.device)
     direct = sentences.at_last(candidates.direct)
     terms = candidates.with_channel(candidates.channel)
     score = plan.weights.combine(direct, terms, length)
