@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from noisychannel.models.products import ROW_BLOCK
 
-GATES_IN_CACHE = 1 << 17
+GATES_IN_CACHE = 1 << 18
 """Elements of a block of gates, so that it stays in a core's cache from one operation to the next."""
 
 
@@ -29,20 +29,26 @@ def emit_logits(known_BIG: Tensor, sentence_N: Tensor, built_NG: Tensor, weight_
 
     Prefixes of one sentence come one after the other.
     """
-    (B, I, G), N = known_BIG.shape, len(built_NG)
+    (B, I, G), N = known_BIG.shape, built_NG.shape[0]
     at_once = max(1, GATES_IN_CACHE // (I * G))
     logits_NI = built_NG.new_empty(N, I)
-    known, prefixes = known_BIG.numpy(), built_NG.numpy()
-    start = 0
-    for b, count in enumerate([N] if B == 1 else sentence_N.bincount(minlength=B).tolist()):
-        for first in range(start, start + count, at_once):
-            built = prefixes[first : min(first + at_once, start + count)]
-            rows = len(built) * I
-            # Whole blocks of rows, whose products are always rounded alike.
-            gates_RG = np.zeros((-(-rows // ROW_BLOCK) * ROW_BLOCK, G), built.dtype)
-            np.add(known[b], built[:, None], out=gates_RG[:rows].reshape(-1, I, G))
-            np.tanh(gates_RG, out=gates_RG)
-            logits_R1 = F.linear(torch.from_numpy(gates_RG), weight_1G, bias_1)
-            logits_NI[first : first + len(built)] = logits_R1[:rows].view(-1, I)
-        start += count
+    known, built = known_BIG.numpy(), built_NG.numpy()
+    ends = [N] if B == 1 else sentence_N.bincount(minlength=B).cumsum(0).tolist()
+    b = 0
+    for first in range(0, N, at_once):
+        last = min(first + at_once, N)
+        rows = (last - first) * I
+        # Whole blocks of rows, whose products are always rounded alike.
+        gates_RG = np.empty((-(-rows // ROW_BLOCK) * ROW_BLOCK, G), built.dtype)
+        gates_RG[rows:] = 0
+        gates_NIG, start = gates_RG[:rows].reshape(-1, I, G), first
+        while start < last:
+            while ends[b] <= start:
+                b += 1
+            end = min(ends[b], last)
+            np.add(known[b], built[start:end, None], out=gates_NIG[start - first : end - first])
+            start = end
+        np.tanh(gates_RG, out=gates_RG)
+        logits_R1 = F.linear(torch.from_numpy(gates_RG), weight_1G, bias_1)
+        logits_NI[first:last] = logits_R1[:rows].view(-1, I)
     return logits_NI
