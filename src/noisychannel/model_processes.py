@@ -6,6 +6,7 @@ process do not survive a fork. It ends with its parent.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -131,6 +132,7 @@ class ModelProcesses:
     def _start(self) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
+        gc.freeze()  # collecting garbage writes to every object, so a copy would copy the memory of the models
         for _ in range(self.processes):
             ours, theirs = Pipe()
             with warnings.catch_warnings():
