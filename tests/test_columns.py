@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import oracles
-from noisychannel.decode.columns import ChannelColumn, Transitions, advance_channel, cumulative
+from noisychannel.decode.columns import ChannelColumn, Transitions, advance_channel, cumulative, scan, scan_sum
 from noisychannel.semirings import Log, Max, Semiring
 
 Join = Callable[[list[float]], float]
@@ -195,3 +195,25 @@ def test_cumulative_is_one_after_the_other(length: int) -> None:
     x[0] = -torch.inf
     torch.testing.assert_close(cumulative(x, Log().plus), x.logcumsumexp(-1), rtol=1e-12, atol=0)
     assert torch.equal(cumulative(x, Max().plus), x.cummax(-1).values)
+
+
+# --- scans on a CPU --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("semiring", "join"), SEMIRINGS)
+def test_a_scan_is_exact_however_far_its_elements_are_apart(semiring: Semiring, join: Join) -> None:
+    generator = torch.Generator().manual_seed(7)
+    scale = torch.tensor([1.0, 50.0, 300.0, 1e4, 1e150], dtype=torch.float64)[:, None, None]
+    x = scale * torch.randn(5, 40, 9, generator=generator, dtype=torch.float64)
+    x[torch.rand(x.shape, generator=generator) < 0.2] = -math.inf
+    x[:, :3] = -math.inf
+    for row, scanned in zip(x.flatten(0, 1), scan(x, semiring).flatten(0, 1), strict=True):
+        expected = [join(row[: i + 1].tolist()) for i in range(len(row))]
+        assert scanned.tolist() == pytest.approx(expected, rel=1e-13, abs=1e-13)
+        # Whatever the other rows are, to the last bit.
+        assert torch.equal(scan(row[None], semiring)[0], scanned)
+
+
+def test_a_scan_sum_is_the_sum() -> None:
+    x = torch.randn(4, 7, dtype=torch.float64)
+    torch.testing.assert_close(scan_sum(x), cumulative(x, torch.add))

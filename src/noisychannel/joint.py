@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 from noisychannel import kernels
 from noisychannel.precision import SearchProducts, at_least_float32, exact_products, normaliser_products
@@ -151,8 +150,10 @@ def _normalise(a: Scaled, c: Scaled, steady: bool = False, products: SearchProdu
     with normaliser_products(products, a_exp.device):
         product_BIJ = _steady_product(a_exp, c_exp) if steady else a_exp @ c_exp.mT
     lost_BIJ = product_BIJ < _threshold(product_BIJ.dtype, a.exp.shape[2])
-    log_BIJ = product_BIJ.masked_fill(lost_BIJ, 1.0).log_() + a.max + c.max.mT
     lost_N3 = lost_BIJ.nonzero()
+    if not lost_N3.shape[0]:
+        return _Normaliser(product_BIJ.log() + a.max + c.max.mT, product_BIJ, lost_N3)
+    log_BIJ = product_BIJ.masked_fill(lost_BIJ, 1.0).log_() + a.max + c.max.mT
     for (b, i, j), logits_NV in _long_way(lost_N3, a, c):
         log_BIJ[b, i, j] = logits_NV.logsumexp(1)
     return _Normaliser(log_BIJ, product_BIJ, lost_N3)
@@ -167,12 +168,20 @@ def _steady_product(a_BIV: Tensor, c_BJV: Tensor) -> Tensor:
     if a_BIV.device.type != "cpu":
         return a_BIV @ c_BJV.mT
     I, J = a_BIV.shape[1], c_BJV.shape[1]
-    a_BIV, c_BJV = (F.pad(x, (0, 0, 0, max(0, FEWEST_ROWS - x.shape[1]))) for x in (a_BIV, c_BJV))
+    a_BIV, c_BJV = _with_rows(a_BIV), _with_rows(c_BJV)
+    if a_BIV.shape[2] <= SYMBOLS_AT_ONCE:
+        return torch.bmm(a_BIV, c_BJV.mT)[:, :I, :J]
     product_BIJ = a_BIV[..., :SYMBOLS_AT_ONCE] @ c_BJV[..., :SYMBOLS_AT_ONCE].mT
     for start in range(SYMBOLS_AT_ONCE, a_BIV.shape[2], SYMBOLS_AT_ONCE):
         some = slice(start, start + SYMBOLS_AT_ONCE)
         product_BIJ.baddbmm_(a_BIV[..., some], c_BJV[..., some].mT)
     return product_BIJ[:, :I, :J]
+
+
+def _with_rows(x_BIV: Tensor) -> Tensor:
+    """With zeros after each sequence that has fewer than ``FEWEST_ROWS`` rows."""
+    B, I, V = x_BIV.shape
+    return x_BIV if I >= FEWEST_ROWS else torch.cat([x_BIV, x_BIV.new_zeros(B, FEWEST_ROWS - I, V)], dim=1)
 
 
 def _threshold(dtype: torch.dtype, vocab_size: int) -> float:

@@ -17,6 +17,8 @@ SearchProducts = Literal["ieee", "tf32", "bf16"]
 
 def at_least_float32(x: Tensor) -> Tensor:
     """bfloat16 and float16 become float32; float32 and float64 stay."""
+    if x.dtype in (torch.float32, torch.float64):
+        return x
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -60,6 +62,9 @@ def search_products(products: SearchProducts, device: torch.device) -> Iterator[
 @contextmanager
 def normaliser_products(products: SearchProducts, device: torch.device) -> Iterator[None]:
     """Compute products of probabilities in float32, exactly or in TF32; their factors may have been rounded before."""
+    if device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+        yield
+        return
     with (
         torch.autocast(device.type, enabled=False),
         float32_products("ieee" if products == "ieee" else "tf32", device),

@@ -11,10 +11,11 @@ import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from noisychannel import __version__
 from noisychannel.arguments import section_of
@@ -286,6 +287,15 @@ def _without_weights(description: ModelDescription, stored: Mapping[str, tuple[i
     largest = max((len(stored), *(size for shape in stored.values() for size in shape)))
     if any(isinstance(value, int) and value > largest for value in description.arguments.values()):
         return None
-    with torch.device("meta"):
+    with torch.device("meta"), _WithoutDrawing():
         model = description.build()
     return model if {name: tuple(x.shape) for name, x in model.state_dict().items()} == dict(stored) else None
+
+
+class _WithoutDrawing(TorchFunctionMode):
+    """No random first weights: drawing them without memory loads torch's compiler, which takes longer than decoding."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_):
+            return kwargs["tensor"]
+        return func(*args, **(kwargs or {}))

@@ -18,6 +18,7 @@ from noisychannel.data.codec import Unknown
 from noisychannel.data.files import BadLine, Line
 from noisychannel.data.prepare import DataConfig, DataSource
 from noisychannel.data.rows import Columns, Row, try_pairs
+from noisychannel.model_processes import ModelProcesses
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
 from noisychannel.outputs import Output
@@ -149,9 +150,12 @@ class LineDecoder:
         report: Callable[[str], None] = print,
         align: bool = False,
         confident: bool = False,
+        processes: ModelProcesses | None = None,
     ) -> None:
         """``data``: that of the run, which says whether lines have features. ``align``: whether to find alignments.
-        ``confident``: whether to give outputs their confidence."""
+        ``confident``: whether to give outputs their confidence. ``processes``: those that search; this one alone if not
+        given."""
+        self.processes = processes or ModelProcesses(model, 1)
         self.model, self.options, self.report, self.align, self.confident = model, options, report, align, confident
         self.with_features = "features" in DataSource(data).columns.roles
         self.separator = data.feature_separator
@@ -278,7 +282,7 @@ class LineDecoder:
         }
         texts, features = [item[0] for item in parsed.values()], [item[1] for item in parsed.values()]
         lines = [line for n, line in enumerate(chunk) if n in parsed and isinstance(line, Line)]
-        n_best = model.batch(
+        n_best = self.processes.batch(
             texts,
             self.options.n_best,
             features,

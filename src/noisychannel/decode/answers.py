@@ -35,9 +35,16 @@ class Answers:
 
     def merge(self, other: Answers) -> Answers:
         """The best of both, as many as these; of equal ones, these come first."""
+        if other.score.device.type == "cpu" and other.is_empty:
+            return self
         both = self._with(other, lambda mine, theirs: torch.cat([mine, theirs], dim=1))
         best = both.score.argsort(dim=1, descending=True, stable=True)[:, : self.score.shape[1]]
         return both.each(lambda x: x.gather(1, best))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no sentence has an answer."""
+        return not bool((self.score > -torch.inf).any())
 
     def select(self, rows: Tensor) -> Answers:
         """Those of the given sentences."""
@@ -50,6 +57,8 @@ class Answers:
 
     def put(self, rows: Tensor, other: Answers) -> None:
         """Overwrite those of the sentences ``rows``."""
+        if other is self:
+            return
 
         def overwrite(mine: Tensor, theirs: Tensor) -> Tensor:
             mine[rows] = theirs

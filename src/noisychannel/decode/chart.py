@@ -31,10 +31,11 @@ from torch import Tensor
 
 from noisychannel.decode.answers import Answers
 from noisychannel.decode.columns import ChannelColumn, reach_both
+from noisychannel.decode.extensions import Extensions
 from noisychannel.decode.lattices import emissions, read_one_more, step_channel
 from noisychannel.decode.memory import Width
 from noisychannel.decode.next_words import NextWords, next_words, scores_late
-from noisychannel.decode.packing import Packing, slot_rows
+from noisychannel.decode.packing import Packing, slot_columns, slot_rows
 from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.proposals import Proposals, RankedScores, propose
 from noisychannel.decode.selection import complete, still_open, survivors
@@ -108,7 +109,12 @@ def step(
     _require_memory(plan, sentences, table, length)
     emit_NI = emissions(models.direct, sentences.direct.gate, table.output_gate, table.packing, built_is_output=True)
     reach, reach_direct = reach_both(
-        table.packing.spread(emit_NI), table.objective, table.direct, sentences.lengths, plan.over_direct
+        table.packing.spread(emit_NI),
+        table.objective,
+        table.direct,
+        sentences.lengths,
+        plan.over_direct,
+        sentences.padded,
     )
     # A1, A3: the K1 best extensions of each cell.
     words = next_words(models.direct, plan, sentences, table, reach)
@@ -147,7 +153,7 @@ def _require_memory(
     """Refuse a step of one sentence that is too wide, before its tensors are allocated. Larger batches fit: they were
     divided so that they do, however wide they become."""
     B, P, I = table.objective.shape
-    if plan.budget is None or B > 1:
+    if plan.budget is None or B > 1 or plan.budget.always_fits(I):
         return
     proposals = proposals or Width.of_step(plan.settings, sentences.symbols, I, P).proposals
     plan.budget.require_step(I, P, proposals, candidates, length)
@@ -197,34 +203,20 @@ def _score(
 
     ``known``: the source models after every prefix, if they have been run already.
     """
-    B, P, _ = table.objective.shape
-    V = sentences.symbols
-    proposed = (proposals.score > -torch.inf).nonzero().unbind(1)
-    sentence, I = torch.arange(B, device=proposals.score.device)[:, None, None], proposals.score.shape[1]
-    keys = ((sentence * P + proposals.prefix) * V + proposals.symbol)[proposed]
-    if len(keys) == 0:
+    found = Extensions.of(proposals, table.objective.shape[1], sentences.symbols)
+    if found is None:
         return None
-    distinct, which = keys.unique(return_inverse=True)
-    owner = distinct // (P * V)
-    count_B = owner.bincount(minlength=B)
-    Q = int(count_B.max())
-    _require_memory(plan, sentences, table, length, proposals.score.shape[2], Q)
-    rank = torch.arange(len(distinct), device=keys.device) - (count_B.cumsum(0) - count_B)[owner]
-    slot, symbol = (torch.zeros(B, Q, dtype=torch.long, device=keys.device) for _ in range(2))
-    slot[owner, rank], symbol[owner, rank] = distinct // V % P, distinct % V
-    packing = Packing.at(owner, rank, slot.shape)
-    place = torch.full_like(proposals.prefix, -1)
-    place[proposed] = rank[which]
-    prefixes, family = (distinct // V).unique_consecutive(return_inverse=True)
-    rows = table.packing.row.flatten()[prefixes]
+    slot, symbol, packing, symbol_N, family = found.slot, found.symbol, found.packing, found.symbol_N, found.family_N
+    _require_memory(plan, sentences, table, length, proposals.score.shape[2], slot.shape[1])
+    rows = table.packing.row.flatten().index_select(0, found.prefix_R)
 
     # log q of the extension in every cell, not only in those for which it was proposed.
-    word_BQI = sentences.direct.words.scores.gather(2, symbol[:, None].expand(-1, I, -1)).mT
     place_BQ = words.places(slot)
-    word_BQ = words.scores.scores[sentence[:, :, 0], place_BQ, symbol]
-    norm_BQI = words.normaliser.gather(2, place_BQ[:, None].expand(-1, I, -1)).mT
-    direct = slot_rows(reach_direct, slot) + (word_BQI + word_BQ[:, :, None] - norm_BQI).double()
-    direct = direct.masked_fill(~packing.filled[:, :, None], -torch.inf)
+    word_BQ = packing.spread(words.scores.scores[packing.sentence, packing.gather(place_BQ), symbol_N])
+    word_BQI = slot_columns(sentences.direct.words.scores, symbol).mT + word_BQ[:, :, None]
+    direct = slot_rows(reach_direct, slot) + (word_BQI - slot_columns(words.normaliser, place_BQ).mT).double()
+    if not packing.is_whole:
+        direct = direct.masked_fill(~packing.filled[:, :, None], -torch.inf)
 
     if known is None:
         unread = {name: symbols[rows] for name, symbols in table.unread.items()}
@@ -233,16 +225,14 @@ def _score(
         following = {name: source.select(rows) for name, source in known.items()}
     terms = {
         name: table.terms[name].gather(1, slot)
-        + packing.spread(following[name].increments(model, family, distinct % V).double())
+        + packing.spread(following[name].increments(model, family, symbol_N).double())
         for name, model in models.sources.items()
     }
     require_numbers(terms)
     column = channel = channel_state = None
     if models.channel is not None and table.column is not None:
         parents = table.channel_state.select(rows)
-        read, channel_state = step_channel(
-            models.channel, packing, distinct % V, parents, family, sentences.channel_words
-        )
+        read, channel_state = step_channel(models.channel, packing, symbol_N, parents, family, sentences.channel_words)
         before = ChannelColumn(*(slot_rows(x, slot) for x in table.column))
         column, leave = read_one_more(models.channel, plan, sentences, packing, before, read)
         channel = sentences.at_last(leave)
@@ -258,7 +248,7 @@ def _score(
         rows=rows,
         family=family,
         packing=packing,
-        place=place,
+        place=found.place,
     )
 
 

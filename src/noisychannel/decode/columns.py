@@ -20,6 +20,11 @@ from torch.nn import functional as F
 from noisychannel import kernels
 from noisychannel.semirings import Max, Semiring
 
+WIDEST = 600.0
+"""Nats between the elements of a row whose exponentials can be added: beyond about 700 the smaller ones are zero."""
+LOWEST = -1e300
+"""In the place of the largest element of a row of -inf."""
+
 
 def cumulative(x: Tensor, plus: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """x_1 ⊕ … ⊕ x_i for every i of the last dimension, in log2(I) sweeps over the whole tensor.
@@ -31,6 +36,33 @@ def cumulative(x: Tensor, plus: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         x = torch.cat([x[..., :reach], plus(x[..., reach:], x[..., :-reach])], dim=-1)
         reach *= 2
     return x
+
+
+def scan(x: Tensor, semiring: Semiring) -> Tensor:
+    """``cumulative`` by the semiring. On a CPU rows are scanned one by one, in a few operations."""
+    if x.device.type != "cpu":
+        return cumulative(x, semiring.plus)
+    return x.cummax(-1).values if isinstance(semiring, Max) else _log_scan(x)
+
+
+def scan_sum(x: Tensor) -> Tensor:
+    """x_1 + … + x_i for every i of the last dimension."""
+    return x.cumsum(-1) if x.device.type == "cpu" else cumulative(x, torch.add)
+
+
+def _log_scan(x: Tensor) -> Tensor:
+    """log(e^{x_1} + … + e^{x_i}): exponentials behind the largest of the row are added up.
+
+    All of them are positive, so every sum is as exact as its largest summand. A row whose elements are too far apart is
+    scanned by sweeps; whether it is depends on the row alone, and so its result does.
+    """
+    top = x.amax(-1, keepdim=True).clamp_(min=LOWEST)
+    behind = x - top
+    scanned = behind.exp().cumsum(-1).log_().add_(top)
+    narrow = behind.nan_to_num_(neginf=0.0).amin(-1) >= -WIDEST
+    if not bool(narrow.all()):
+        scanned[~narrow] = cumulative(x[~narrow], torch.logaddexp)
+    return scanned
 
 
 class Transitions(NamedTuple):
@@ -45,27 +77,38 @@ class Transitions(NamedTuple):
     def of(emit_logit: Tensor) -> Transitions:
         logit = emit_logit.double()
         log_shift = F.logsigmoid(-logit)
-        return Transitions(cumulative(log_shift, torch.add) - log_shift, F.logsigmoid(logit))
+        return Transitions(scan_sum(log_shift) - log_shift, F.logsigmoid(logit))
 
     def reach(self, score: Tensor, semiring: Semiring) -> Tensor:
         """From scores at positions k to those of emitting at i ≥ k:  S(i) + log e(i) + ⊕_{k≤i} (score(k) - S(k))."""
-        return self.shifted + self.emit + cumulative(score - self.shifted, semiring.plus)
+        return self.shifted + self.emit + scan(score - self.shifted, semiring)
 
 
 def reach_both(
-    emit_logit: Tensor, objective: Tensor, direct: Tensor, lengths: Tensor, semiring: Semiring
+    emit_logit: Tensor, objective: Tensor, direct: Tensor, lengths: Tensor, semiring: Semiring, padded: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """``Transitions.reach`` of two scores, -inf past the end of each input: [B,P,I], with ``lengths`` [B]."""
+    """``Transitions.reach`` of two scores, -inf past the end of each input: [B,P,I], with ``lengths`` [B].
+
+    ``padded``: whether some inputs are shorter than I.
+    """
     if kernels.usable(emit_logit, objective):
         from noisychannel.kernels import search as fused
 
         return fused.reach(emit_logit, objective, direct, lengths, isinstance(semiring, Max))
-    transitions = Transitions.of(emit_logit)
-    outside_B1I = (torch.arange(objective.shape[2], device=lengths.device) >= lengths[:, None])[:, None]
-    first, second = (
-        transitions.reach(score, semiring).masked_fill(outside_B1I, -torch.inf) for score in (objective, direct)
-    )
+    both = torch.stack([objective, direct])
+    outside_B1I = outside(lengths, objective.shape[2]) if padded else None
+    if outside_B1I is not None:
+        both.masked_fill_(outside_B1I, -torch.inf)
+    reached = Transitions.of(emit_logit).reach(both, semiring)
+    if outside_B1I is not None:
+        reached.masked_fill_(outside_B1I, -torch.inf)
+    first, second = reached.unbind()
     return first, second
+
+
+def outside(lengths_B: Tensor, I: int) -> Tensor:
+    """The positions past the end of each input: [B,1,I]."""
+    return (torch.arange(I, device=lengths_B.device) >= lengths_B[:, None])[:, None]
 
 
 def total(x: Tensor, semiring: Semiring) -> Tensor:
@@ -91,12 +134,14 @@ class ChannelColumn(NamedTuple):
 
 
 def advance_channel(
-    column: ChannelColumn, emit_logit: Tensor, word_logp: Tensor, semiring: Semiring
+    column: ChannelColumn, emit_logit: Tensor, word_logp: Tensor, semiring: Semiring, lengths: Tensor | None = None
 ) -> tuple[ChannelColumn, Tensor]:
     """The column of the prefix with one more symbol, and log leave(j, i), both over i.
 
     With g(i) = e(j, i)·p(x_i | j, i):    leave(j, i) = (onward(i) + leave(j, i-1))·g(i),    leave(j, 0) = start.
-    ``emit_logit`` and ``word_logp`` belong to the new symbol's position.
+    ``emit_logit`` and ``word_logp`` belong to the new symbol's position. ``lengths``: of the
+    inputs, if columns are [B,Q,I] and some inputs are shorter. Positions past their end must not change how others are
+    rounded.
     """
     if kernels.usable(column.onward, emit_logit):
         from noisychannel.kernels import search as fused
@@ -105,9 +150,11 @@ def advance_channel(
         return ChannelColumn(onward, written, torch.full_like(column.start, -torch.inf)), leave
     logit = emit_logit.double()
     log_g = F.logsigmoid(logit) + word_logp.double()
-    total_g = cumulative(log_g, torch.add)
-    inflow = torch.cat([column.start, column.onward - (total_g - log_g)], dim=-1)
-    leave = total_g + cumulative(inflow, semiring.plus)[..., 1:]
+    total_g = scan_sum(log_g)
+    inflow = column.onward - (total_g - log_g)
+    if lengths is not None:
+        inflow.masked_fill_(outside(lengths, inflow.shape[-1]), -torch.inf)
+    leave = total_g + scan(torch.cat([column.start, inflow], dim=-1), semiring)[..., 1:]
     from_left = torch.cat([column.start, leave[..., :-1]], dim=-1)
     arrive = semiring.plus(column.onward, from_left)
     written = semiring.plus(column.written, leave)

@@ -5,7 +5,7 @@ Shapes: B sentences, I input positions, Q candidates, N of them that exist, X in
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -36,8 +36,7 @@ def emissions(
     model: Transducer, known_BIG: Tensor, built_NG: Tensor, packing: Packing, built_is_output: bool
 ) -> Tensor:
     """The emission logits between every position of x and each of the N prefixes: [N,I]."""
-    in_float32 = built_NG.dtype != torch.float64
-    if in_float32 and isinstance(model, GatheredEmissions) and kernels.usable(known_BIG, built_NG):
+    if _gathers(model, known_BIG, built_NG):
         return model.gathered_emit_logits(known_BIG, packing.sentence, built_NG)
     _, I, G = known_BIG.shape
     room = EMISSIONS_IN_CACHE if known_BIG.device.type == "cpu" else EMISSIONS_AT_ONCE
@@ -48,6 +47,15 @@ def emissions(
         # emit_logits uses only the gates of the two sides.
         pieces.append(model.emit_logits(Side(inputs, inputs), Side(outputs, outputs)).flatten(1))
     return torch.cat(pieces)
+
+
+def _gathers(model: Transducer, known_BIG: Tensor, built_NG: Tensor) -> TypeGuard[GatheredEmissions]:
+    """Whether a transducer has its own way to compute emissions, which suits the device and the precision."""
+    if not hasattr(model, "gathered_emit_logits"):
+        return False
+    if known_BIG.device.type == "cpu":
+        return known_BIG.dtype == built_NG.dtype and built_NG.dtype in (torch.float32, torch.float64)
+    return built_NG.dtype != torch.float64 and kernels.usable(known_BIG, built_NG)
 
 
 def step_channel(
@@ -93,4 +101,5 @@ def read_one_more(
     from_input = written.words.scores.gather(2, target_BI[:, :, None]).mT
     word_logp_BQI = from_candidate + from_input - log_normaliser(read.scores, written.words, plan.settings.products)
     emit_NI = emissions(channel, written.gate, read.gate, packing, built_is_output=False)
-    return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, plan.over_channel)
+    lengths = sentences.lengths if sentences.padded else None
+    return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, plan.over_channel, lengths)

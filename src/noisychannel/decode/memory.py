@@ -12,7 +12,7 @@ symbols, J output positions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -165,6 +165,7 @@ class Budget:
     memory: int
     """In bytes. A fifth is for blocks of extensions that are scored together."""
     n_best: int
+    _fits: dict[int, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def room(self) -> int:
@@ -179,6 +180,12 @@ class Budget:
     def needed(self, inputs: int) -> int:
         """The most that the search of one input can need."""
         return sentence_bytes(self.settings, self.sizes, inputs, self.n_best)
+
+    def always_fits(self, inputs: int) -> bool:
+        """Whether no step of an input can need too much."""
+        if inputs not in self._fits:
+            self._fits[inputs] = self.needed(inputs) <= self.room
+        return self._fits[inputs]
 
     def kept(self, inputs: int) -> int:
         """How many answers to keep: no more than there can be."""

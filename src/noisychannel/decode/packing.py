@@ -33,23 +33,50 @@ class Packing(NamedTuple):
     @staticmethod
     def at(sentence_N: Tensor, slot_N: Tensor, shape: Sequence[int]) -> Packing:
         """N rows in the given slots."""
+        if shape[0] == 1 and len(slot_N) == shape[1]:
+            return Packing.whole(len(slot_N), slot_N.device)
         row = torch.zeros(*shape, dtype=torch.long, device=slot_N.device)
         row[sentence_N, slot_N] = torch.arange(len(slot_N), device=row.device)
         filled = torch.zeros_like(row, dtype=torch.bool)
         filled[sentence_N, slot_N] = True
         return Packing(sentence_N, slot_N, row, filled)
 
+    @staticmethod
+    def whole(rows: int, device: torch.device) -> Packing:
+        """One sentence without empty slots."""
+        slot_N = torch.arange(rows, device=device)
+        return Packing(torch.zeros_like(slot_N), slot_N, slot_N[None], torch.ones_like(slot_N, dtype=torch.bool)[None])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether slots and rows are the same."""
+        B, P = self.filled.shape
+        return B == 1 and self.slot.shape[0] == P
+
     def gather(self, x_BP: Tensor) -> Tensor:
         """[B,P,...] -> [N,...]: the content of the filled slots."""
+        if self.is_whole:
+            return x_BP[0]
         return x_BP[self.sentence, self.slot]
 
     def spread(self, x: Tensor) -> Tensor:
         """[N,...] -> [B,P,...], zero in empty slots."""
+        if self.is_whole:
+            return x[None]
         slots = x.new_zeros(*self.filled.shape, *x.shape[1:])
         slots[self.sentence, self.slot] = x
         return slots
 
 
+def slot_columns(x_BIP: Tensor, slots_BQ: Tensor) -> Tensor:
+    """The columns of the given slots: [B,I,P] -> [B,I,Q]."""
+    if x_BIP.shape[0] == 1:
+        return x_BIP.index_select(2, slots_BQ[0])
+    return x_BIP.gather(2, slots_BQ[:, None].expand(-1, x_BIP.shape[1], -1))
+
+
 def slot_rows(x_BPI: Tensor, slots_BQ: Tensor) -> Tensor:
     """The rows of the given slots: [B,P,I] -> [B,Q,I]."""
+    if x_BPI.shape[0] == 1:
+        return x_BPI.index_select(1, slots_BQ[0])
     return x_BPI.gather(1, slots_BQ[:, :, None].expand(-1, -1, x_BPI.shape[2]))

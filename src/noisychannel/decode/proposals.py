@@ -9,6 +9,10 @@ and â, ĉ the largest of each:
     2. Of a large vocabulary only the L best symbols of a_i and the L best of c_u are scored. Any other symbol ranks no
        higher than a_i's L-th plus c_u's L-th; if that could still reach the K1-th best, all symbols are scored.
 
+A CPU, for which finding out costs little, needs no such order for a small vocabulary: the K1-th best extension of the
+prefix with the highest bound is a threshold. Prefixes whose bound reaches it are scored, those of all cells together,
+and what is below it is dropped.
+
 Extensions of equal score rank by their prefix's slot, then by their symbol. Ties are rare, so the search uses topk,
 which promises no order of equal values. It asks for one more than K1, and cells with a tie are ranked again.
 
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -92,6 +97,11 @@ def propose(
     V = inputs_BIV.scores.shape[2]
     k1 = min(k1, P * V)
     at_once = LOGITS_AT_ONCE if at_once is None else min(at_once, LOGITS_AT_ONCE)
+    small = inputs_BIV.symbols is None and outputs_BPV.scores.dtype != torch.bfloat16
+    if small and reach_BPI.device.type == "cpu":
+        found = _above_threshold(reach_BPI, inputs_BIV, outputs_BPV, normaliser_BIP, k1, at_once)
+        if found is not None:
+            return found
     log_q_BIP = inputs_BIV.best[..., :1] + outputs_BPV.best[..., 0][:, None] - normaliser_BIP
     bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P)
     bound_CP += slack_of(reach_BPI) if slack is None else slack
@@ -133,6 +143,53 @@ def propose(
             block = _Block(rows, slot_RM + first_C1[rows], ahead_CP[rows, :M].gather(1, place), inputs, outputs)
             best.put(rows, block.in_order(best.score[rows, -1:], k1))
     return Proposals(*(x.reshape(B, I, k1) for x in (best.score, best.prefix % P, best.symbol)))
+
+
+def _above_threshold(
+    reach_BPI: Tensor, inputs: RankedScores, outputs: RankedScores, normaliser_BIP: Tensor, k1: int, at_once: int
+) -> Proposals | None:
+    """``propose`` by a threshold for each cell; None if more than ``at_once`` extensions would be scored together.
+
+    In NumPy, whose operations on a few numbers take a fraction of the time that PyTorch's take.
+    """
+    B, P, I = reach_BPI.shape
+    C, V = B * I, inputs.scores.shape[2]
+    if at_once < C * V:
+        return None
+    reach, normaliser = reach_BPI.numpy().swapaxes(1, 2), normaliser_BIP.numpy()
+    log_q = inputs.best.numpy() + outputs.best.numpy().reshape(B, 1, P) - normaliser
+    finite = reach[reach > -np.inf]
+    largest = np.abs(finite).max() if len(finite) else 0.0
+    slack = SLACK + ROUNDING * float(np.finfo(reach.dtype).eps) * largest
+    bound = (reach + np.minimum(log_q, 0.0)).reshape(C, P) + slack
+    ahead = (reach - normaliser).reshape(C * P)
+    by_cell, by_prefix = inputs.scores.numpy().reshape(C, V), outputs.scores.numpy().reshape(B * P, V)
+    cells = np.arange(C)
+    # What precedes the prefixes of a cell's sentence among all B·P.
+    first = cells // I * P
+
+    highest = bound.argmax(1)
+    best = by_cell + by_prefix.take(first + highest, 0) + ahead.take(cells * P + highest)[:, None]
+    least = np.partition(best, V - k1, 1)[:, V - k1] if k1 <= V else np.full(C, -np.inf)
+    wanted = np.flatnonzero((bound >= least[:, None]) & (bound > -np.inf))
+    if len(wanted) * V > at_once:
+        return None
+    # In the order of cells, slots and symbols, which sorting keeps among equal scores.
+    cell, prefix = np.divmod(wanted, P)
+    scores = by_cell.take(cell, 0) + by_prefix.take(first.take(cell) + prefix, 0) + ahead.take(wanted)[:, None]
+    enough = np.flatnonzero((scores >= least.take(cell)[:, None]) & (scores > -np.inf))
+    score = scores.take(enough)
+    row, symbol = np.divmod(enough, V)
+    cell, prefix = cell.take(row), prefix.take(row)
+    order = np.lexsort((-score, cell))
+    cell = cell.take(order)
+    rank = np.arange(len(cell)) - np.searchsorted(cell, cells).take(cell)
+    among = np.flatnonzero(rank < k1)
+    place, order = (cell * k1 + rank).take(among), order.take(among)
+    found = np.full(C * k1, -np.inf, score.dtype), np.zeros(C * k1, np.int64), np.zeros(C * k1, np.int64)
+    for into, values in zip(found, (score, prefix, symbol), strict=True):
+        into[place] = values.take(order)
+    return Proposals(*(torch.from_numpy(x).view(B, I, k1) for x in found))
 
 
 def slack_of(reach_BPI: Tensor) -> Tensor:

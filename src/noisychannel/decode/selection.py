@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,12 +23,15 @@ from noisychannel.ids import EOS
 
 def complete(plan: SearchPlan, sentences: Sentences, candidates: Candidates, length: int) -> Answers:
     """A6: the candidates that end in EOS, with their exact scores, by the rank of their proposals: [B,K]."""
+    place_BK = sentences.at_last(candidates.place.mT)
+    if place_BK.device.type == "cpu" and not bool((candidates.symbol == EOS).any()):
+        B, K = place_BK.shape
+        return Answers.none(("direct", *candidates.with_channel(candidates.channel)), B, K, place_BK.device)
     direct = sentences.at_last(candidates.direct)
     terms = candidates.with_channel(candidates.channel)
     score = plan.weights.combine(direct, terms, length)
     score = score.masked_fill((candidates.symbol != EOS) | (direct == -torch.inf), -torch.inf)
     answers = Answers(score, {"direct": direct, **terms}, torch.full_like(candidates.slot, length), candidates.slot)
-    place_BK = sentences.at_last(candidates.place.mT)
     return answers.each(lambda x: x.gather(1, place_BK.clamp(min=0))).masked(place_BK < 0)
 
 
@@ -60,6 +64,8 @@ def survivors(plan: SearchPlan, sentences: Sentences, candidates: Candidates, le
     unreached = (candidates.direct == -torch.inf) | (candidates.symbol == EOS)[:, :, None]
     objective_BQI = objective_BQI.masked_fill(unreached, -torch.inf)
 
+    if objective_BQI.device.type == "cpu":
+        return _survivors_on_cpu(objective_BQI, candidates.place, plan.settings.k2)
     place = candidates.place.clamp(min=0)
     ranked_BIK = objective_BQI.mT.gather(2, place).masked_fill(candidates.place < 0, -torch.inf)
     best, chosen = (x[..., : plan.settings.k2] for x in ranked_BIK.sort(dim=2, descending=True, stable=True))
@@ -71,6 +77,30 @@ def survivors(plan: SearchPlan, sentences: Sentences, candidates: Candidates, le
     met = torch.arange(nowhere, device=place.device).where(stays, nowhere)
     first_BQ = torch.full_like(candidates.slot, nowhere).scatter_reduce_(1, candidate.flatten(1), met, "amin")
     return Survivors(objective_BQI.masked_fill(kept_BIQ.mT == 0, -torch.inf), first_BQ.argsort(dim=1))
+
+
+def _survivors_on_cpu(objective_BQI: Tensor, place_BIK: Tensor, k2: int) -> Survivors:
+    """``survivors`` of this objective. NumPy needs a fraction of PyTorch's time for operations on a few numbers."""
+    (B, Q, I), K = objective_BQI.shape, place_BIK.shape[2]
+    objective, place = objective_BQI.numpy().reshape(-1), place_BIK.numpy().reshape(B * I, K)
+    sentence, cell = np.divmod(np.arange(B * I), I)
+    # Where each proposal's objective is, and its candidate among all B·Q.
+    candidate = place + (sentence * Q)[:, None]
+    where = candidate * I + cell[:, None]
+    none = place < 0
+    ranked = np.where(none, -np.inf, objective.take(np.where(none, 0, where)))
+    chosen = (-ranked).argsort(axis=1, kind="stable")[:, :k2]
+    stays = np.flatnonzero(np.take_along_axis(ranked, chosen, 1) > -np.inf)
+    chosen += np.arange(0, B * I * K, K)[:, None]
+    chosen = chosen.reshape(-1)[stays]
+    surviving = np.full_like(objective, -np.inf)
+    kept = where.reshape(-1)[chosen]
+    surviving[kept] = objective[kept]
+    # The first place of each candidate in the list of all cells' survivors: of several assignments the last counts.
+    first = np.full(B * Q, B * I * K)
+    first[candidate.reshape(-1)[chosen[::-1]]] = stays[::-1]
+    order = first.reshape(B, Q).argsort(axis=1, kind="stable")
+    return Survivors(torch.from_numpy(surviving).view(B, Q, I), torch.from_numpy(order))
 
 
 def still_open(
@@ -91,6 +121,9 @@ def still_open(
     weights = plan.weights
     if not plan.bounded(models):
         return torch.ones_like(sentences.lengths, dtype=torch.bool)
+    survives = (objective_BQI > -torch.inf).any(2)
+    if survives.device.type == "cpu" and not bool((answers.score[:, -1] > -torch.inf).any()):
+        return survives.any(1)
     direct = total(candidates.direct, plan.over_direct)
     channel = None
     if candidates.column is not None:
@@ -98,7 +131,6 @@ def still_open(
     bound = weights.combine(direct, candidates.with_channel(channel), 0)
     longest = sentences.max_length[:, None] if weights.length > 0 else length + 1
     bound = bound + weights.length * longest
-    survives = (objective_BQI > -torch.inf).any(2)
     return (survives & (bound > answers.score[:, -1:])).any(1)
 
 

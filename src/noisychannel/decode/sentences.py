@@ -57,6 +57,8 @@ class Sentences(NamedTuple):
     """The words that the channel's softmax runs over, if not all."""
     context: Tensor
     """Symbols before every output (features). The channel reads them first, and so may source models: [B,T]."""
+    padded: bool
+    """Whether some inputs are shorter than I."""
 
     @property
     def symbols(self) -> int:
@@ -65,6 +67,8 @@ class Sentences(NamedTuple):
 
     def at_last(self, x_BQI: Tensor) -> Tensor:
         """The value in each sentence's last column: [B,Q]."""
+        if not self.padded:
+            return x_BQI[:, :, -1]
         last = (self.lengths - 1)[:, None, None].expand(-1, x_BQI.shape[1], 1)
         return x_BQI.gather(2, last).squeeze(2)
 
@@ -79,6 +83,7 @@ class Sentences(NamedTuple):
             None if self.channel is None else self.channel.select(rows),
             None if self.channel_words is None else self.channel_words.select(rows),
             self.context[rows],
+            self.padded,
         )
 
 
@@ -115,6 +120,7 @@ def read_sentences(
         channel=channel,
         channel_words=words,
         context=torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device),
+        padded=any(len(ids) < inputs_BI.shape[1] for ids in inputs),
     )
 
 

@@ -7,12 +7,15 @@ Shapes: B batch, T positions, N sequences stepped together, L layers, H hidden s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from noisychannel.ids import reversed_within
+from noisychannel.models.gates import vectorises
 from noisychannel.models.masks import check_share
 from noisychannel.models.products import linear, run_lstm
 from noisychannel.precision import exact_recurrence
@@ -78,22 +81,25 @@ class ForwardLSTM(nn.Module):
         with the embedding for each symbol of the vocabulary, if there are fewer symbols than sequences.
         """
         hidden, cell, inputs_NH = [], [], None
+        dropout: Callable[[Tensor], Tensor] = self.dropout if self.training else _unchanged
         for layer, (weight_ih, weight_hh, bias_ih, bias_hh) in enumerate(self.lstm.all_weights):
             recurrent, before = linear(state.hidden_LNH[layer], weight_hh, bias_hh), state.cell_LNH[layer]
             if parents_N is not None:
                 recurrent, before = recurrent.index_select(0, parents_N), before.index_select(0, parents_N)
             if inputs_NH is not None:
-                read = linear(self.dropout(inputs_NH), weight_ih, bias_ih)
+                read = linear(dropout(inputs_NH), weight_ih, bias_ih)
             elif self.embedding.num_embeddings < len(symbols_N):
-                table = linear(self.dropout(self.embedding.weight), weight_ih, bias_ih)
+                table = linear(dropout(self.embedding.weight), weight_ih, bias_ih)
                 read = table.index_select(0, symbols_N)
             else:
-                read = linear(self.dropout(self.embedding(symbols_N)), weight_ih, bias_ih)
+                read = linear(dropout(self.embedding(symbols_N)), weight_ih, bias_ih)
             inputs_NH, after = lstm_cell(recurrent.add_(read), before)
             hidden.append(inputs_NH)
             cell.append(after)
         assert inputs_NH is not None
-        return self.dropout(inputs_NH), LSTMState(torch.stack(hidden), torch.stack(cell))
+        if len(hidden) == 1:
+            return dropout(inputs_NH), LSTMState(inputs_NH[None], cell[0][None])
+        return dropout(inputs_NH), LSTMState(torch.stack(hidden), torch.stack(cell))
 
 
 class BidirectionalLSTM(nn.Module):
@@ -127,11 +133,37 @@ def lstm_cell(gates_N4H: Tensor, cell_NH: Tensor) -> tuple[Tensor, Tensor]:
 
     With tanh(x) = 2σ(2x) - 1 all four gates are one sigmoid, which on a CPU is several times faster than a tanh.
     """
+    if not torch.is_grad_enabled() and vectorises(gates_N4H, cell_NH):
+        return _lstm_cell(gates_N4H, cell_NH)
     H = cell_NH.shape[1]
     gates_N4H[:, 2 * H : 3 * H].mul_(2)
     input_gate, forget_gate, cell_gate, output_gate = gates_N4H.sigmoid_().chunk(4, dim=1)
     after = (forget_gate * cell_NH).addcmul_(input_gate, cell_gate, value=2).sub_(input_gate)
     return torch.addcmul(-output_gate, output_gate, (2 * after).sigmoid_(), value=2), after
+
+
+def _lstm_cell(gates_N4H: Tensor, cell_NH: Tensor) -> tuple[Tensor, Tensor]:
+    """``lstm_cell`` on a CPU, with σ(x) = (1 + tanh(x / 2)) / 2, so that all four gates are one tanh."""
+    gates, cell, H = gates_N4H.numpy(), cell_NH.numpy(), cell_NH.shape[1]
+    gates[:, : 2 * H] *= 0.5
+    gates[:, 3 * H :] *= 0.5
+    np.tanh(gates, out=gates)
+    input_gate, forget_gate, output_gate = gates[:, :H], gates[:, H : 2 * H], gates[:, 3 * H :]
+    after = forget_gate + 1
+    after *= cell
+    input_gate += 1
+    input_gate *= gates[:, 2 * H : 3 * H]
+    after += input_gate
+    after *= 0.5
+    hidden = np.tanh(after)
+    output_gate += 1
+    hidden *= output_gate
+    hidden *= 0.5
+    return torch.from_numpy(hidden), torch.from_numpy(after)
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    return x
 
 
 def initialise_lstm(lstm: nn.LSTM) -> None:

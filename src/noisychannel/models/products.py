@@ -20,6 +20,9 @@ FEWEST_ROWS = 16
 ROW_BLOCK = 8
 """The same for rows beyond a multiple of this, if there is one column of results."""
 
+FEW_ROWS = 512
+"""So many are copied faster than a few of them are multiplied apart."""
+
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W' + b over the last dimension."""
@@ -38,6 +41,8 @@ def one_column(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     whole = len(x_RK) // ROW_BLOCK * ROW_BLOCK
     if not _padding(x) or whole == len(x_RK):
         return F.linear(x, weight, bias).squeeze(-1)
+    if x_RK.shape[0] <= FEW_ROWS:
+        return F.linear(with_rows(x_RK, whole + ROW_BLOCK), weight, bias)[: x_RK.shape[0]].view(x.shape[:-1])
     rest = F.linear(with_rows(x_RK[whole:], ROW_BLOCK), weight, bias)[: len(x_RK) - whole]
     return torch.cat([F.linear(x_RK[:whole], weight, bias), rest]).view(x.shape[:-1])
 

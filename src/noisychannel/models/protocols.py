@@ -136,9 +136,9 @@ class SomeInputScores(Protocol):
 
 @runtime_checkable
 class GatheredEmissions(Protocol):
-    """A transducer with a kernel for the emission logits of many prefixes, which does not gather their inputs' gates.
+    """A transducer that computes the emission logits of many prefixes without gathering their inputs' gates.
 
-    It is used if ``kernels.usable``."""
+    It is used on a CPU, and on a GPU if ``kernels.usable``. Prefixes of one sequence come one after the other."""
 
     def gathered_emit_logits(self, known_BIG: Tensor, sentence_N: Tensor, built_NG: Tensor) -> Tensor:
         """Between all positions of sequence ``sentence[n]`` and the n-th of the other side: [N,I]."""

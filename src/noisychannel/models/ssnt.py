@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from noisychannel import lattice
 from noisychannel.ids import BOS, EOS, PAD, after_bos, require_eos
 from noisychannel.joint import word_log_probs
+from noisychannel.models import gates
 from noisychannel.models.lstm import BidirectionalLSTM, ForwardLSTM, LSTMState, check_sizes
 from noisychannel.models.products import Linear, one_column
 from noisychannel.models.protocols import Side
@@ -274,7 +275,12 @@ class SSNT(nn.Module):
         return at_least_float32(torch.cat(pieces, dim=-2))
 
     def gathered_emit_logits(self, known_BIG: Tensor, sentence_N: Tensor, built_NG: Tensor) -> Tensor:
-        """``emit_logits`` of N prefixes, each with the input (or output) ``sentence[n]``, in one kernel: [N,I]."""
+        """``emit_logits`` of N prefixes, each with the input (or output) ``sentence[n]``: [N,I].
+
+        One kernel on a GPU; blocks that fit the cache on a CPU.
+        """
+        if known_BIG.device.type == "cpu":
+            return gates.emit_logits(known_BIG, sentence_N, built_NG, self.emit.weight, self.emit.bias)
         from noisychannel.kernels import search
 
         return search.emit_logits(known_BIG, sentence_N, built_NG, self.emit.weight[0], self.emit.bias)

@@ -1,0 +1,212 @@
+"""Copies of this process that decode with its models: on a CPU one core each, which is faster than one search on all.
+
+A copy is made by fork, so it has the models at once and shares their memory. It works in one thread: the threads of a
+process do not survive a fork. It ends with its parent.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import NamedTuple
+
+import torch
+
+from noisychannel.decode.memory import DEFAULT_GIB, Refuse, SearchTooLargeError
+from noisychannel.errors import NoisyChannelError
+from noisychannel.noisy_channel import NoisyChannel
+from noisychannel.outputs import Output
+from noisychannel.processes import STOPPING
+
+MOST_PROCESSES = 8
+"""Unless the caller asks for more: a stream has so many batches in memory."""
+
+
+def default_processes() -> int:
+    """One for each core that PyTorch would use, within reason."""
+    return min(torch.get_num_threads(), MOST_PROCESSES)
+
+
+class _Copy(NamedTuple):
+    process: int
+    connection: Connection
+
+
+class _Call(NamedTuple):
+    """The arguments of ``NoisyChannel.batch``."""
+
+    texts: Sequence[str]
+    n_best: int
+    features: Sequence[Sequence[str]]
+    batch_size: int
+    align: bool
+    confident: bool
+
+    def of(self, model: NoisyChannel, refuse: Refuse) -> list[list[Output]]:
+        return model.batch(
+            self.texts,
+            self.n_best,
+            self.features,
+            self.batch_size,
+            align=self.align,
+            refuse=refuse,
+            confident=self.confident,
+        )
+
+
+class ModelProcesses:
+    """Decodes like ``NoisyChannel.batch``, in several processes if that can be faster. Outputs are the same."""
+
+    def __init__(self, model: NoisyChannel, processes: int) -> None:
+        """At most so many; one decodes in this process, as on a GPU and on systems other than Linux."""
+        self.model = model
+        able = sys.platform == "linux" and model.decoder.device.type == "cpu"
+        self.processes = processes if able else 1
+        self._copies: list[_Copy] = []
+
+    def batch(
+        self,
+        texts: Sequence[str],
+        n_best: int,
+        features: Sequence[Sequence[str]],
+        batch_size: int,
+        align: bool,
+        refuse: Refuse,
+        confident: bool,
+    ) -> list[list[Output]]:
+        """``NoisyChannel.batch``. The copies are made when there is first more than one batch to decode."""
+        if self.processes == 1 or len(texts) <= batch_size:
+            return _Call(texts, n_best, features, batch_size, align, confident).of(self.model, refuse)
+        if not self._copies:
+            self._start()
+        order = sorted(range(len(texts)), key=lambda n: (len(features[n]), len(texts[n])))
+        tasks = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        decoded: list[list[Output]] = [[] for _ in texts]
+        left_over: list[int] = []
+        idle, busy = list(self._copies), dict[Connection, tuple[_Copy, list[int]]]()
+        while tasks or busy:
+            while tasks and idle:
+                copy, rows = idle.pop(), tasks.pop()  # the longest first
+                some = [texts[n] for n in rows], n_best, [features[n] for n in rows], batch_size
+                _send(copy.connection, _Call(*some, align, confident))
+                busy[copy.connection] = copy, rows
+            for connection in wait(list(busy)):
+                assert isinstance(connection, Connection)
+                copy, rows = busy.pop(connection)
+                idle.append(copy)
+                outputs, refused = self._received(connection)
+                for n, best in zip(rows, outputs, strict=True):
+                    decoded[n] = best
+                left_over += [rows[place] for place in refused]
+        if left_over:
+            # A copy has its share of the memory. What does not fit there may fit here.
+            alone = sorted(left_over)
+            call = _Call([texts[n] for n in alone], n_best, [features[n] for n in alone], 1, align, confident)
+            again = call.of(self.model, lambda place, reason: refuse(alone[place], reason))
+            for n, best in zip(alone, again, strict=True):
+                decoded[n] = best
+        return decoded
+
+    def close(self) -> None:
+        """End the copies."""
+        for copy in self._copies:
+            copy.connection.close()
+            os.waitpid(copy.process, 0)
+        self._copies = []
+
+    def __enter__(self) -> ModelProcesses:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        gc.freeze()  # collecting garbage writes to every object, so a copy would copy the memory of the models
+        for _ in range(self.processes):
+            ours, theirs = Pipe()
+            with warnings.catch_warnings():
+                # Of threads that do not survive the fork: a copy works in one thread.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process = os.fork()
+            if process == 0:
+                for other in (ours, *(copy.connection for copy in self._copies)):
+                    other.close()
+                _decode_for_parent(self.model, theirs, self.processes)
+            theirs.close()
+            self._copies.append(_Copy(process, ours))
+
+    def _received(self, connection: Connection) -> tuple[list[list[Output]], list[int]]:
+        try:
+            answer = connection.recv()
+        except (EOFError, ConnectionResetError):
+            raise NoisyChannelError(
+                "a process that decodes has ended, perhaps because memory ran out; lower --batch_size, or set --jobs 1"
+            ) from None
+        if isinstance(answer, BaseException):
+            raise answer
+        outputs, refused = answer
+        return outputs, refused
+
+
+def _send(connection: Connection, what: object) -> None:
+    # If the process has ended, there will be no answer, and that is reported.
+    with suppress(BrokenPipeError):
+        connection.send(what)
+
+
+def _decode_for_parent(model: NoisyChannel, connection: Connection, processes: int) -> None:
+    """The whole life of a copy: it never returns."""
+    try:
+        for number in STOPPING:  # its parent decides
+            signal.signal(number, signal.SIG_IGN)
+        torch.set_num_threads(1)
+        settings = model.settings
+        share = (DEFAULT_GIB if settings.memory is None else settings.memory) / processes
+        confidence = model.confidence
+        model = model.reweighted(model.weights, replace(settings, memory=share), confidence)
+        inbox: list[_Call] = []
+        arrived = threading.Semaphore(0)
+        threading.Thread(target=_read, args=(connection, inbox, arrived), daemon=True).start()
+        while True:
+            arrived.acquire()
+            connection.send(_answer(model, inbox.pop(0)))
+    except BaseException:
+        os._exit(1)
+
+
+def _read(connection: Connection, inbox: list[_Call], arrived: threading.Semaphore) -> None:
+    """What the parent sends. When the parent ends, this process ends at once, whatever it is doing."""
+    try:
+        while True:
+            inbox.append(connection.recv())
+            arrived.release()
+    except BaseException:
+        os._exit(0)
+
+
+def _answer(model: NoisyChannel, call: _Call) -> object:
+    """The outputs, and the places of texts that do not fit into memory; or the error."""
+    refused: list[int] = []
+
+    def refuse(place: int, reason: SearchTooLargeError) -> None:
+        refused.append(place)
+
+    try:
+        return call.of(model, refuse), refused
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            return NoisyChannelError(f"{type(error).__name__}: {error}")
+        return error
