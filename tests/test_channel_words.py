@@ -149,5 +149,5 @@ def test_what_cannot_use_it_refuses_it() -> None:
     with pytest.raises(ValueError, match="channel_words"):
         SearchSettings(channel_words=-1)
     for proposers, with_channel in ((["attention"], True), (["direct"], False)):
-        with pytest.raises(ValueError, match="--channel_words would be ignored"):
+        with pytest.raises(ValueError, match="--channel-words would be ignored"):
             check_used(["channel_words"], unused_settings(proposers, with_channel))
