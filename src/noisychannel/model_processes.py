@@ -151,7 +151,7 @@ class ModelProcesses:
             answer = connection.recv()
         except (EOFError, ConnectionResetError):
             raise NoisyChannelError(
-                "a process that decodes has ended, perhaps because memory ran out; lower --batch_size, or set --jobs 1"
+                "a process that decodes has ended, perhaps because memory ran out; lower --batch-size, or set --jobs 1"
             ) from None
         if isinstance(answer, BaseException):
             raise answer

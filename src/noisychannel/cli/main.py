@@ -63,7 +63,7 @@ COMMANDS = {
     ),
     "report": Command(
         "write one page about a run: curves, systems, weights, errors, alignments",
-        memory=("--batch_size", "--limit", "--samples"),
+        memory=("--batch-size", "--limit", "--samples"),
     ),
     "decode": Command(
         "print the best outputs of inputs, with any of the systems",
@@ -78,7 +78,7 @@ COMMANDS = {
     "serve": Command(
         "serve runs on a port: a page to try them in a browser, and a JSON interface",
         "every request that was accepted has been answered",
-        ("--batch_size", "--queue", "--max_symbols", "--max_n_best", "--max_inputs"),
+        ("--batch-size", "--queue", "--max-symbols", "--max-n-best", "--max-inputs"),
     ),
     "reproduce": Command("run the experiments of the paper, with every row of their tables", RESUMES, ("--jobs",)),
     "prefer": Command(
