@@ -12,6 +12,8 @@ from typing import Protocol, TypeAlias
 
 Advance: TypeAlias = Callable[[int], None]
 """Called with how many more items are done."""
+Say: TypeAlias = Callable[[str], object]
+"""Called with one line about what was done."""
 
 
 class Reporter(Protocol):

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from noisychannel.arguments import Count, CountOrZero, check_bounds
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.reporting import Reporter, Silent
-from noisychannel.training.run import Say
+from noisychannel.reporting import Reporter, Say, Silent
 
 
 @dataclass(frozen=True, kw_only=True)
