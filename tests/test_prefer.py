@@ -225,6 +225,18 @@ def test_nobody_can_compute_the_sides_from_the_seed(tmp_path: Path) -> None:
     assert page.page != other.page
 
 
+def test_nobody_can_compute_the_sides_from_the_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Mersenne Twister of ``random.Random`` can be solved from 624 words of what it drew, whatever its seed."""
+    comparison = toy_comparison(tmp_path)
+
+    def predictable(*seed: object) -> random.Random:
+        raise AssertionError("a generator whose state follows from its output")
+
+    monkeypatch.setattr("noisychannel.prefer.key.random.Random", predictable)
+    page, key = make_page(comparison)
+    assert [item.id for item in page.items] == [item.id for item in key.items]
+
+
 def test_hostile_texts_come_back_and_stay_texts(tmp_path: Path) -> None:
     file, page, _ = toy_page(tmp_path, hostile=True)
     assert read_page(file) == page

@@ -153,6 +153,28 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch: pytest.Monke
     assert refusal.value.status_code == 408
 
 
+def test_a_client_that_leaves_is_no_failure() -> None:
+    from fastapi import HTTPException, Request
+
+    from noisychannel.prefer import app
+
+    async def leave() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(HTTPException) as refusal:
+        asyncio.run(app._body(Request({"type": "http", "headers": []}, leave)))
+    assert refusal.value.status_code == 400
+
+
+def test_ratings_go_to_a_file_that_can_be_read_to_its_end(tmp_path: Path) -> None:
+    file, _, _ = toy_page(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    for device in ("/dev/null", "/dev/full", str(tmp_path / "pipe")):
+        done = run_here(["prefer", "serve", str(file), "--port", "0", "--ratings", device], b"")
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert f"--ratings: {device} cannot be a file" in done.stderr.decode()
+
+
 def test_a_port_in_use_and_a_file_in_use_are_one_line(tmp_path: Path) -> None:
     file, page, key = toy_page(tmp_path)
 

@@ -19,6 +19,7 @@ from noisychannel.arguments import dump_config
 from noisychannel.cli.main import main
 from noisychannel.data.prepare import DataSource
 from noisychannel.decode.hypothesis import Hypothesis
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.evaluation.metrics import make_metric
 from noisychannel.evaluation.significance import confidence_interval, curve_intervals, difference_interval
 from noisychannel.fitting.estimate import Estimate
@@ -39,6 +40,7 @@ from noisychannel.report.weights import grid, make_pool, weight_curve, weights_s
 from noisychannel.reporting import Silent
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
+from noisychannel.weights import TunedSystem, write_systems
 from pages_read import PageReader
 from toys import double_vowels, tag, toy_config, write_pairs
 
@@ -145,6 +147,48 @@ def test_the_terms_of_an_example_add_up_to_its_objective(subject: Subject) -> No
         for row in rows[1:]:
             assert sum(map(float, row[1:-1])) == pytest.approx(float(row[-1]), abs=0.03)
         assert rows[1][-1] in best
+
+
+@pytest.fixture(scope="module")
+def per_symbol(tuned: Path, test_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    """The same models; one of the systems weighs terms per symbol."""
+    run = RunDirectory.open(copied(tuned, tmp_path_factory.mktemp("per_symbol")))
+    settings = SearchSettings(k1=6, k2=6, per_symbol=True)
+    weights = Weights(channel=0.6, lm=0.3, length=0.5)
+    write_systems(run, [TunedSystem("direct+channel+lm", weights, settings, {"metric": "accuracy"})])
+    return make_subject(run, replace(FEW, test=str(test_file), limit=0), Remembering(Silent()))
+
+
+def test_terms_per_symbol_add_up_to_the_objective(per_symbol: Subject) -> None:
+    assert per_symbol.shown.models[0].settings.per_symbol
+    test_the_terms_of_an_example_add_up_to_its_objective(per_symbol)
+    model = per_symbol.shown.models[0]
+    for n, rows in _tables_of_examples(per_symbol):
+        for system, row in zip((per_symbol.shown, per_symbol.base), rows[1:], strict=True):
+            assert system is not None
+            (ours,) = model.score_ids([per_symbol.held_out.inputs[n]], [[system.best[n].hypothesis.tokens]], [()])[0]
+            assert float(row[-1]) == pytest.approx(ours.score, abs=0.03)
+    assert "terms per symbol" in per_symbol.caption(per_symbol.shown)
+
+
+def _tables_of_examples(subject: Subject) -> list[tuple[int, list[list[str]]]]:
+    """The tables of the section with the items that they are of, in its order."""
+    found = find_disagreements(subject)
+    right = subject.right(subject.shown)
+    kinds = [
+        [one for one in found if one.gain > 0],
+        [one for one in found if one.gain < 0],
+        [one for one in found if one.gain == 0 and not right[one.item]],
+        [one for one in found if one.gain == 0 and right[one.item]],
+    ]
+    items = [one.item for some in kinds for one in spread(some, 3)]
+    body = PageReader(disagreements_section(subject, "").body)
+    tables = [rows for rows in body.tables[""] if rows[0][0] == "output of"]
+    return list(zip(items, tables, strict=True))
+
+
+def test_a_weight_curve_of_terms_per_symbol(per_symbol: Subject) -> None:
+    test_a_weight_curve_is_what_ranking_again_by_hand_gives(per_symbol)
 
 
 def test_search_errors_are_references_that_score_higher(subject: Subject) -> None:

@@ -27,6 +27,7 @@ from noisychannel.runs import RunDirectory
 from noisychannel.serve import schema
 from noisychannel.serve.limits import Limits
 from noisychannel.serve.served_run import ServedRun
+from noisychannel.serve.tasks import Task
 from noisychannel.training.run import train_run
 from noisychannel.weights import TermSource, TunedSystem, write_systems
 from serving import GatedRun, Running, demo, running
@@ -331,6 +332,36 @@ def test_a_run_with_features_that_was_never_tuned(tmp_path: Path) -> None:
         assert best["score"] == pytest.approx(best["direct"] + 0.5 * best["channel"] + 0.5 * best["lm"], abs=1e-3)
         assert set(best["extra"]) == {"seen"}
         assert server.post("/api/decode", {"input": "Baum"}).json()["run"] == "demo", "the first is the default"
+
+
+def test_terms_are_weighed_as_the_objective_weighs_them(tmp_path: Path) -> None:
+    """The page ranks by them: it must not need to know of lengths."""
+    served = toy_run(tmp_path, "characters", "N;PL")
+    weights = Weights(channel=0.7, lm=0.4, length=-0.3)
+    tuned = TunedSystem(
+        "direct+channel+lm", weights, SearchSettings(k1=8, k2=6, per_symbol=True), {"metric": "accuracy"}
+    )
+    write_systems(served.run, [tuned])
+    run = ServedRun("toy", served.run, "cpu", Limits(), Silent())
+    with running([run]) as server:
+        body = {"input": "abde", "features": ["N", "PL"], "n_best": 4, "system": "direct+channel+lm"}
+        (result,) = server.post("/api/explain", body).json()["results"]
+        for one in result["hypotheses"]:
+            terms, length = one["weighed"], one["length"]
+            assert sum(weight * terms[name] for name, weight in weights.by_name().items()) == pytest.approx(
+                one["score"], abs=1e-4
+            )
+            factor = (len(result["input_symbols"]) + 1) / length
+            assert terms["direct"] == pytest.approx(factor * one["direct"], abs=1e-4)
+            assert (terms["channel"], terms["length"]) == (one["channel"], length)
+        assert len({one["length"] for one in result["hypotheses"]}) > 1, "else the order would be that of plain sums"
+
+
+def test_tags_are_symbols_of_the_input(tmp_path: Path) -> None:
+    run = toy_run(tmp_path, "characters", "N;PL")
+    run.check(Task("a" * 60, ("N",) * 40), "input")
+    with pytest.raises(BadInputError, match="input: the input has 101 symbols; at most 100"):
+        run.check(Task("a" * 60, ("N",) * 41), "input")
 
 
 def test_a_system_whose_term_is_gone_is_left_out(tmp_path: Path) -> None:

@@ -216,8 +216,7 @@ def test_a_server_stops_within_its_bound_although_a_search_does_not_end(monkeypa
         assert server.server.left == 2
         gated.gate.set()
         for future in asked:
-            with contextlib.suppress(httpx.HTTPError):  # the connection was closed
-                assert future.result().status_code in (500, 503)
+            assert future.result().status_code == 503, "also of what was worked on"
 
 
 def test_the_command() -> None:
@@ -241,7 +240,36 @@ def test_the_command() -> None:
                 assert [future.result().status_code for future in asked] == [200, 200], "both had been accepted"
         assert process.wait(30) == 143
         told = process.stderr.read()
-    assert told == "noisychannel: stopped by SIGTERM; every request that was accepted has been answered\n"
+    assert told == "noisychannel: stopped by SIGTERM; no request is waiting\n"
+
+
+@pytest.mark.parametrize(
+    ("signals", "told"),
+    [
+        (1, "noisychannel: 1 inputs were not answered within 0.5 s\n"),
+        pytest.param(2, "", marks=pytest.mark.long),
+    ],
+)
+def test_the_command_ends_in_order_although_a_search_does_not(signals: int, told: str) -> None:
+    """Without the end of the thread, torch aborts the process."""
+    options = ["--port", "0", "--max_symbols", "2000", "--shutdown_seconds", "0.5" if signals == 1 else "60"]
+    command = [sys.executable, "-m", "noisychannel", "serve", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process, ThreadPoolExecutor(1) as pool:
+        assert process.stderr is not None
+        address = re.search(r"http://127\.0\.0\.1:\d+/", process.stderr.readline())
+        assert address
+        body = {"input": "Gebirgsbach" * 100, "n_best": 50}
+        asked = pool.submit(httpx.post, f"{address[0]}api/decode", json=body, timeout=60)
+        time.sleep(0.5)
+        began = time.monotonic()
+        for _ in range(signals):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+        assert process.wait(30) == 143
+        assert time.monotonic() - began < 10
+        assert process.stderr.read() == f"{told}noisychannel: stopped by SIGTERM; no request is waiting\n"
+        with contextlib.suppress(httpx.HTTPError):  # the second signal closes the connection
+            assert asked.result().status_code == (503 if signals == 1 else 500)
 
 
 def told_by(words: list[str], code: int) -> str:

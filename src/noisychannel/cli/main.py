@@ -77,7 +77,7 @@ COMMANDS = {
     ),
     "serve": Command(
         "serve runs on a port: a page to try them in a browser, and a JSON interface",
-        "every request that was accepted has been answered",
+        "no request is waiting",
         ("--batch-size", "--queue", "--max-symbols", "--max-n-best", "--max-inputs"),
     ),
     "reproduce": Command("run the experiments of the paper, with every row of their tables", RESUMES, ("--jobs",)),

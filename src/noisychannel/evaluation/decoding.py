@@ -18,7 +18,8 @@ ROUNDING = 1e-3
 def with_all_terms(
     model: NoisyChannel, held_out: HeldOut, outputs: Sequence[Sequence[Output]]
 ) -> list[list[Hypothesis]]:
-    """The same hypotheses, in the same order, with the terms of every loaded model and further term filled in."""
+    """The same hypotheses, in the same order, with the terms of every loaded model and further term filled in, as the
+    objective of ``model`` weighs them."""
     weights = Weights(
         1.0, float("channel" in model.models), float("lm" in model.models), extra=dict.fromkeys(model.terms, 1.0)
     )
@@ -35,7 +36,18 @@ def with_all_terms(
             replace(h, channel=filled.channel, lm=filled.lm, extra=filled.extra)
             for h, filled in zip(lists[n], hypotheses, strict=True)
         ]
-    return lists
+    # The system that found them may weigh terms per symbol, and this one not, or the other way round.
+    inputs = zip(held_out.inputs, held_out.features, strict=True)
+    return [
+        [replace(h, factor=_factor(model, text, features, h)) for h in hypotheses]
+        for (text, features), hypotheses in zip(inputs, lists, strict=True)
+    ]
+
+
+def _factor(model: NoisyChannel, text: str, features: Sequence[str], hypothesis: Hypothesis) -> float:
+    if not (model.settings.per_symbol and hypothesis.complete):
+        return 1.0
+    return len(model.input_codec.encode(text, features)) / hypothesis.length
 
 
 def _lacks(hypothesis: Hypothesis, needed: Sequence[str]) -> bool:

@@ -14,6 +14,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import TypeAdapter, ValidationError
+from starlette.requests import ClientDisconnect
 
 from noisychannel.errors import NoisyChannelError
 from noisychannel.prefer.page import html
@@ -74,6 +75,8 @@ async def _body(request: Request) -> bytes:
                     raise HTTPException(413, f"send at most {LARGEST_BODY} bytes")
     except TimeoutError as error:
         raise HTTPException(408, "the body did not arrive in time") from error
+    except ClientDisconnect as error:
+        raise HTTPException(400, "the body did not arrive") from error  # nobody reads this
     return bytes(body)
 
 

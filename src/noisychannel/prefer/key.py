@@ -1,14 +1,13 @@
 """The key of a page: which output is of which system. Raters get the page, and never this file.
 
-Sides and ids are drawn with a secret from the operating system, not with the seed of the items: whoever knows this
-program and guesses the seed cannot compute them.
+Sides and ids are drawn by the operating system, not with the seed of the items: whoever knows this program and guesses
+the seed cannot compute them.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -86,7 +85,8 @@ def key_file(page: Path) -> Path:
 
 def draw_sides(comparison: Comparison, secret: int | None = None) -> list[KeyItem]:
     """Each item with an id that says nothing, and the side of each system: A is first in half of the items."""
-    drawn = random.Random(secrets.randbits(128) if secret is None else secret)
+    # Not a generator with a secret seed: from the ids of some hundred items one can compute what it drew before them.
+    drawn = random.SystemRandom() if secret is None else random.Random(secret)
     count = len(comparison.pairs)
     a: System = "A"
     b: System = "B"

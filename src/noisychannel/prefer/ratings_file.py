@@ -21,7 +21,8 @@ class RatingsFile:
     """Ratings of one page. Writing them is a ``with`` block; no other process can write at the same time."""
 
     def __init__(self, file: Path, page: PageRecord) -> None:
-        if file.is_dir() or not file.parent.is_dir():
+        # What is there is read to its end, which a pipe or a device may not have.
+        if (file.exists() and not file.is_file()) or not file.parent.is_dir():
             raise BadInputError(f"--ratings: {file} cannot be a file; name one in an existing directory")
         self.file, self.page, self.count = file, page, 0
         self._lock = Lock()

@@ -72,10 +72,12 @@ def disagreements_section(subject: Subject | None, reason: str) -> Section:
     examples = {name: spread(some, EXAMPLES) for name, some in kinds.items() if some}
     notes = paragraph(note)
     if found:
+        per_symbol = subject.shown.models[0].settings.per_symbol
+        objective = "with terms per symbol" if per_symbol else "equation (3) of the paper"
         notes += paragraph(
             f"Examples: at most {EXAMPLES} of each kind, evenly spread over the items. Each number is weight times "
             "term; the bars are the differences, and a term whose bar goes to the right preferred the output of "
-            f"{ours}. The sum is the objective, equation (3) of the paper."
+            f"{ours}. The sum is the objective, {objective}."
         )
     body = f'<div class="beside">{chart}<div>{notes}</div></div>' + _examples(subject, examples)
     return Section(KEY, title, body + caption(subject.caption(subject.shown, subject.base)))
@@ -144,8 +146,8 @@ def _example(subject: Subject, n: int, weights: Weights, ours: Hypothesis, alone
 
 
 def weighted_terms(hypothesis: Hypothesis, weights: Weights) -> dict[str, float]:
-    """Weight times term, for the terms that have a weight."""
-    terms = hypothesis.terms()
+    """Weight times term as the objective has it, for the terms that have a weight."""
+    terms = hypothesis.weighed()
     return {
         name: weight * value
         for name, weight in weights.by_name().items()

@@ -134,7 +134,8 @@ def search_of(system: DecodedSystem) -> str:
     """The search of a system in words."""
     settings = system.models[0].settings
     beam = system.models[0].proposer != "direct"
-    return f"beam {settings.k2}" if beam else f"search {settings.search}, k1 {settings.k1}, k2 {settings.k2}"
+    search = f"beam {settings.k2}" if beam else f"search {settings.search}, k1 {settings.k1}, k2 {settings.k2}"
+    return search + (", terms per symbol" if settings.per_symbol else "")
 
 
 def run_name(run: RunDirectory) -> str:

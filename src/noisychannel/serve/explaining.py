@@ -76,7 +76,12 @@ class Explainer:
         record = DecodedLine(task.text, outputs, unknown, symbols).record(model)
         context = [model.output_codec.names[i] for i in model.context(task.features)]
         hypotheses = [
-            {**output_record(output, model), "output_symbols": model.output_symbols(output), "posteriors": points}
+            {
+                **output_record(output, model),
+                "output_symbols": model.output_symbols(output),
+                "weighed": output.hypothesis.weighed(),
+                "posteriors": points,
+            }
             for output, points in zip(outputs, self._posteriors(task, outputs), strict=True)
         ]
         return {

@@ -15,8 +15,8 @@ class Limits:
     """The limits of a server.
 
     Args:
-        max_symbols: Longest input, or given output, in symbols. The time of a search grows with its square, and others
-            wait meanwhile.
+        max_symbols: Longest input with its features, or given output, in symbols. The time of a search grows with its
+            square, and others wait meanwhile.
         max_n_best: Most outputs of an input that a request may ask for.
         max_inputs: Most inputs of one request; for given outputs, most outputs.
         max_body: Most bytes of a request.

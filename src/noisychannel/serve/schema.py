@@ -119,6 +119,9 @@ class Hypothesis(BaseModel):
     lm: float | None
     length: int = Field(description="Symbols, EOS included.")
     extra: dict[str, float | None] = Field(description="Further terms, by name.")
+    factor: float = Field(
+        description="What sums over the output's symbols are multiplied by: 1, unless per_symbol is on."
+    )
     alignment: list[int] | None = Field(description="For each output symbol, the input position that emitted it.")
     channel_alignment: list[int] | None = Field(description="For each input symbol, the output position.")
     complete: bool = Field(description="False if the search found no end.")
@@ -138,6 +141,9 @@ class ExplainedHypothesis(Hypothesis):
     """One output with every term of the run, and alignments as probabilities."""
 
     output_symbols: list[str]
+    weighed: dict[str, float | None] = Field(
+        description="The terms by name, as the objective weighs them: divided by lengths if the system does that."
+    )
     posteriors: Posteriors | None
 
 

@@ -103,13 +103,14 @@ class ServedRun:
             raise BadInputError(f"{where}: the input is blank; give a text")
         if task.features and not self.with_features:
             raise BadInputError(f"{where}: the run {self.name} was trained without features; leave them out")
-        for what, codec, text in (
-            ("the input", self.codecs[0], task.text),
-            *(("an output", self.codecs[1], output) for output in task.outputs),
+        tags = len(task.features)  # each is a symbol of the input
+        for what, codec, text, more in (
+            ("the input", self.codecs[0], task.text, tags),
+            *(("an output", self.codecs[1], output, 0) for output in task.outputs),
         ):
             if "\0" in text:
                 raise BadInputError(f"{where}: {what} must not contain a NUL character")
-            if (symbols := len(codec.split(text))) > self.limits.max_symbols:
+            if (symbols := len(codec.split(text)) + more) > self.limits.max_symbols:
                 raise BadInputError(
                     f"{where}: {what} has {symbols} symbols; at most {self.limits.max_symbols} are allowed"
                 )

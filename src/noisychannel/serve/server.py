@@ -7,6 +7,7 @@ import contextlib
 import errno
 import logging
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -92,9 +93,16 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.service.stop()
-        joined = asyncio.create_task(asyncio.to_thread(self.service.join, self.limits.shutdown_seconds))
+        joined = asyncio.create_task(self._join())
         await super().shutdown(sockets)
         self.left = await joined
+
+    async def _join(self) -> int:
+        """Not in a thread: the loop would wait for that although a second signal has come."""
+        end = time.monotonic() + self.limits.shutdown_seconds
+        while self.service.busy and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        return self.service.join(0.0)
 
     left = 0
     """Inputs that were accepted and not answered."""
@@ -156,7 +164,10 @@ def serve(
     with interruption() as asked:
         server.asked = asked
         run: Any = server.serve(sockets=[bound])
-        asyncio.run(run)
+        try:
+            asyncio.run(run)
+        finally:
+            app.service.abandon()
         if server.left:
             warn(f"{server.left} inputs were not answered within {limits.shutdown_seconds:g} s")
         if asked.is_set():

@@ -94,10 +94,20 @@ class Service:
         for worker in self.workers.values():
             worker.stop()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a worker has not ended."""
+        return any(worker.busy for worker in self.workers.values())
+
     def join(self, seconds: float) -> int:
         """Wait for the workers, after ``stop``: how many inputs are left unanswered."""
         end = time.monotonic() + seconds
         return sum(worker.join(max(0.0, end - time.monotonic())) for worker in self.workers.values())
+
+    def abandon(self) -> None:
+        """End what the workers still do, for nobody."""
+        for worker in self.workers.values():
+            worker.abandon()
 
 
 async def _answers(

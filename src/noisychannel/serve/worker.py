@@ -5,11 +5,13 @@ Clients wait for futures. A client that leaves cancels its futures, which takes 
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -80,6 +82,11 @@ class Worker:
         """Tasks in the queue."""
         return len(self._queue)
 
+    @property
+    def busy(self) -> bool:
+        """Whether its thread has not ended, which it does after ``stop``."""
+        return self._thread.is_alive()
+
     def submit(self, settings: TaskSettings, tasks: Sequence[Task]) -> list[Future[Answer]]:
         """Queue all of these tasks, or none of them."""
         with self._changed:
@@ -109,8 +116,18 @@ class Worker:
             left = [*self._working, *self._queue] if self._thread.is_alive() else []
             self._queue.clear()
         for waiting in left:
-            waiting.future.cancel()
+            if not waiting.future.cancel():
+                with contextlib.suppress(InvalidStateError):  # it may be answered at this moment
+                    waiting.future.set_exception(StoppingError())
         return len(left)
+
+    def abandon(self, seconds: float = 2.0) -> None:
+        """End a search that nobody waits for. The program aborts if it ends while a thread is inside of torch."""
+        self.stop()
+        if self._thread.is_alive():
+            thread = ctypes.c_ulong(self._thread.ident or 0)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(SystemExit))
+            self._thread.join(seconds)
 
     def _retry_after(self) -> int:
         return round(min(max(LEAST_WAIT, self._seconds * len(self._queue)), MOST_WAIT))
@@ -164,7 +181,8 @@ class Worker:
         self.measures.batches.observe(len(batch), run=name)
         self.measures.work.observe(seconds, run=name)
         for waiting, answer in zip(batch, answers, strict=True):
-            if isinstance(answer, BaseException):
-                waiting.future.set_exception(answer)
-            else:
-                waiting.future.set_result(answer)
+            with contextlib.suppress(InvalidStateError):  # the server has stopped, and told the client
+                if isinstance(answer, BaseException):
+                    waiting.future.set_exception(answer)
+                else:
+                    waiting.future.set_result(answer)

@@ -13,14 +13,9 @@ const termName = (name) => (KNOWN_TERMS[name] || [name])[0];
 const termFormula = (name) => (KNOWN_TERMS[name] || ["", ""])[1];
 const termClass = (name) => (KNOWN_TERMS[name] ? name : "other");
 
-function termsOf(hypothesis) {
-  const { direct, channel, lm, length, extra } = hypothesis;
-  return { direct, channel, lm, length, ...extra };
-}
-
 // What each term costs, in nats: minus weight × term. A term that is not known costs nothing if it has no weight.
 function costsOf(hypothesis, weights) {
-  const terms = termsOf(hypothesis);
+  const terms = hypothesis.weighed; // as the objective has them, which may divide them by lengths
   return Object.entries(weights).map(([name, weight]) => {
     const term = terms[name];
     const known = term !== null && term !== undefined;
