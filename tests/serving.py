@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -88,3 +89,11 @@ def running(
         server.thread.join(60)
         assert not server.thread.is_alive()
         server.socket.close()
+
+
+def until(holds: Any, seconds: float = 20.0) -> None:
+    """Wait for something that happens soon."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)

@@ -6,7 +6,6 @@ import json
 import random
 import re
 import socket
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,7 +29,7 @@ from noisychannel.serve.served_run import ServedRun
 from noisychannel.serve.tasks import Task
 from noisychannel.training.run import train_run
 from noisychannel.weights import TermSource, TunedSystem, write_systems
-from serving import GatedRun, Running, demo, running
+from serving import GatedRun, Running, demo, running, until
 from toys import tag, toy_config
 
 
@@ -465,11 +464,3 @@ def test_an_input_that_needs_too_much_memory_is_refused() -> None:
     assert response.status_code == 422
     assert response.json()["error"].startswith("inputs.0: ")
     assert "GiB" in response.json()["error"]
-
-
-def until(holds: Any, seconds: float = 20.0) -> None:
-    """Wait for something that happens soon."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)

@@ -23,7 +23,7 @@ from noisychannel.serve import server as server_module
 from noisychannel.serve.app import create_app
 from noisychannel.serve.guard import host_name
 from noisychannel.serve.limits import Limits
-from serving import GatedRun, Running, demo, running
+from serving import GatedRun, Running, demo, running, until
 
 JSON = {"content-type": "application/json"}
 
@@ -175,8 +175,7 @@ def test_what_was_accepted_is_answered_when_the_server_stops() -> None:
         working = pool.submit(server.post, "/api/decode", {"input": "Baum"})
         assert gated.working.wait(30)
         waiting = pool.submit(server.post, "/api/decode", {"input": "Tal", "n_best": 2})
-        while not server.app.service.workers["demo"].waiting:
-            time.sleep(0.01)
+        until(lambda: server.app.service.workers["demo"].waiting)
         server.app.service.stop()
         refused = open_client.post("/api/decode", json={"input": "Land"})
         assert refused.status_code == 503
@@ -206,16 +205,16 @@ def test_a_server_stops_within_its_bound_although_a_search_does_not_end(monkeypa
     monkeypatch.setattr(server_module, "MARGIN", 0.5)
     gated = GatedRun()
     with running([gated], Limits(shutdown_seconds=0.5)) as server, ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(server.post, "/api/decode", {"input": text}) for text in ("Baum", "Tal")]
+        working = pool.submit(server.post, "/api/decode", {"input": "Baum"})
         assert gated.working.wait(30)
-        while not server.app.service.workers["demo"].waiting:
-            time.sleep(0.01)
+        waiting = pool.submit(server.post, "/api/decode", {"input": "Tal"})
+        until(lambda: server.app.service.workers["demo"].waiting)
         server.stop()
         server.thread.join(20)
         assert not server.thread.is_alive()
         assert server.server.left == 2
         gated.gate.set()
-        for future in asked:
+        for future in (working, waiting):
             assert future.result().status_code == 503, "also of what was worked on"
 
 
