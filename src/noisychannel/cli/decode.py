@@ -24,6 +24,7 @@ from noisychannel.model_processes import ModelProcesses, default_processes
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
 from noisychannel.outputs import Output
+from noisychannel.processes import loaded_for_good
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 from noisychannel.simultaneous import MARGIN, OnlineLines, OnlineStep, online_records
@@ -131,7 +132,7 @@ def run(words: list[str]) -> int:
     check_confidence(options, directory, model, reporter)
     detailed = options.json or options.explain
     confident = detailed or options.confidence or options.unsure is not None
-    with ModelProcesses(model, options.jobs or default_processes()) as processes:
+    with loaded_for_good(), ModelProcesses(model, options.jobs or default_processes()) as processes:
         decoder = LineDecoder(model, directory.data_config, options, reporter.warn, detailed, confident, processes)
         if options.online:
             print_steps(decoder, options)
