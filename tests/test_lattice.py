@@ -14,7 +14,9 @@ from torch import Tensor
 
 import oracles
 from allocations import Allocations
+from noisychannel import lattice
 from noisychannel.lattice import entropy, log_marginal, posteriors, sample, viterbi
+from noisychannel.semirings import Max
 
 exhaustive = settings(max_examples=50, deadline=None, derandomize=True)
 
@@ -135,6 +137,22 @@ def test_viterbi_is_the_best_of_the_enumeration(batch: Lattices) -> None:
         assert score[b].item() == pytest.approx(best, rel=1e-9, abs=1e-9)
         assert tuple(alignment[b, :J].tolist()) in best_set
         assert is_alignment(alignment[b].tolist(), I, J)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("none", [0.0, 0.3, 1.0], ids=["all arcs", "some arcs", "no arcs"])
+def test_the_best_path_on_a_cpu_is_that_of_other_devices(none: float, dtype: torch.dtype) -> None:
+    rng = torch.Generator().manual_seed(0)
+    for size in ((1, 1), (1, 5), (6, 1), (4, 7), (7, 4), (5, 5)):
+        # Whole numbers, so that there are ties; of lattices without a path, too, both do the same.
+        emitting, shifting = torch.randint(-3, 0, (2, 4, *size), generator=rng).to(dtype)
+        emitting = emitting.masked_fill(torch.rand(emitting.shape, generator=rng) < none, -torch.inf)
+        lengths = [torch.randint(1, most + 1, (4,), generator=rng) for most in size]
+        frame = lattice._Frame.of(emitting, *lengths)
+        ascent = lattice._ascend(Max(), frame, emitting, shifting)
+        expected = lattice._descend(frame, Max().share(ascent.by_shift, ascent.by_emit))
+        for found, right in zip(lattice._best_flow_on_cpu(frame, emitting, shifting), expected, strict=True):
+            assert torch.equal(found, right)
 
 
 @exhaustive

@@ -6,16 +6,21 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from noisychannel import NoisyChannel
+from noisychannel.data.files import BadLine, Line
 from noisychannel.decode.memory import SearchTooLargeError
-from noisychannel.errors import NoisyChannelError
+from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.model_processes import ModelProcesses
 from noisychannel.outputs import Output
+from noisychannel.runs import RunDirectory
+from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux only")
 
@@ -89,3 +94,45 @@ def test_copies_end_with_their_parent(model: NoisyChannel) -> None:
     while any(stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z" for stat in found):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_works_that_were_begun_together_keep_their_own_outputs_and_errors(model: NoisyChannel) -> None:
+    with ModelProcesses(model, 2) as copies:
+        bad, good = (copies.begin(WORDS, n_best, [[]] * len(WORDS), 2, False, False) for n_best in (0, 1))
+        with pytest.raises(ValueError, match="n_best"):
+            copies.finish(bad, lambda place, reason: None)
+        found = copies.finish(good, lambda place, reason: None)
+    assert found == model.batch(WORDS, 1, batch_size=2, align=False, confident=False)
+
+
+def read_with_an_error(lines: Iterable[Line | BadLine]) -> Iterator[Line | BadLine]:
+    yield from lines
+    raise BadInputError("this file cannot be read")
+
+
+def test_lines_that_are_read_ahead_are_reported_with_their_own_chunk(
+    model: NoisyChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noisychannel.streams.BATCHES_AT_ONCE", 2)
+    lines: list[Line | BadLine] = [Line(word, Path("words"), n) for n, word in enumerate(WORDS, start=1)]
+    lines[2:2], lines[9:9] = (
+        [Line("a\tb", Path("words"), 20)],
+        [BadLine("words:21: not text", 21), Line("", Path("words"), 22)],
+    )
+
+    def chunks(processes: int, ahead: bool) -> list[tuple[list[DecodedLine], int, str]]:
+        found, said = [], list[str]()
+        with ModelProcesses(model, processes) as copies:
+            data = RunDirectory.open(Path("demo")).data_config
+            decoder = LineDecoder(model, data, StreamOptions(batch_size=2), said.append, processes=copies)
+            decoding = decoder.decode_chunks(read_with_an_error(lines), ahead=ahead)
+            for chunk in islice(decoding, 3):
+                found.append((chunk.lines, chunk.read, f"{decoder.failed} {said} {decoder.remarks}"))
+            with pytest.raises(BadInputError, match="cannot be read"):
+                next(decoding)
+        return found
+
+    expected = chunks(1, ahead=False)
+    assert [read for _, read, _ in expected] == [4, 4, 4]
+    assert expected[0][2] != expected[2][2]
+    assert chunks(2, ahead=False) == chunks(2, ahead=True) == expected

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import warnings
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -63,6 +64,36 @@ class _Call(NamedTuple):
         )
 
 
+class Work:
+    """Texts that a ``ModelProcesses`` has begun to decode."""
+
+    def __init__(self, call: _Call, here: bool) -> None:
+        """``here``: no copy gets it; it is decoded when it is finished."""
+        self.call, self.here = call, here
+        self.outputs: list[list[Output]] = [[] for _ in call.texts]
+        self.left = 0
+        """Tasks of it that are not done."""
+        self.left_over: list[int] = []
+        """Places of texts that do not fit into the memory of a copy."""
+        self.error: BaseException | None = None
+
+    def part(self, rows: Sequence[int], batch_size: int) -> _Call:
+        """The call for some of its texts."""
+        texts, features = [self.call.texts[n] for n in rows], [self.call.features[n] for n in rows]
+        return self.call._replace(texts=texts, features=features, batch_size=batch_size)
+
+    def put(self, rows: Sequence[int], outputs: Sequence[list[Output]]) -> None:
+        for n, best in zip(rows, outputs, strict=True):
+            self.outputs[n] = best
+
+
+class _Task(NamedTuple):
+    """Texts of some work that one copy decodes together."""
+
+    work: Work
+    rows: list[int]
+
+
 class ModelProcesses:
     """Decodes like ``NoisyChannel.batch``, in several processes if that can be faster. Outputs are the same."""
 
@@ -72,6 +103,9 @@ class ModelProcesses:
         able = sys.platform == "linux" and model.decoder.device.type == "cpu"
         self.processes = processes if able else 1
         self._copies: list[_Copy] = []
+        self._idle: list[_Copy] = []
+        self._busy: dict[Connection, tuple[_Copy, _Task]] = {}
+        self._tasks: deque[_Task] = deque()
 
     def batch(
         self,
@@ -84,44 +118,74 @@ class ModelProcesses:
         confident: bool,
     ) -> list[list[Output]]:
         """``NoisyChannel.batch``. The copies are made when there is first more than one batch to decode."""
-        if self.processes == 1 or len(texts) <= batch_size:
-            return _Call(texts, n_best, features, batch_size, align, confident).of(self.model, refuse)
+        return self.finish(self.begin(texts, n_best, features, batch_size, align, confident), refuse)
+
+    def begin(
+        self,
+        texts: Sequence[str],
+        n_best: int,
+        features: Sequence[Sequence[str]],
+        batch_size: int,
+        align: bool,
+        confident: bool,
+    ) -> Work:
+        """Give texts to the copies, after those that were given before. ``finish`` waits for their outputs."""
+        here = self.processes == 1 or (not self._copies and len(texts) <= batch_size)
+        work = Work(_Call(texts, n_best, features, batch_size, align, confident), here)
+        if here:
+            return work
         if not self._copies:
             self._start()
         order = sorted(range(len(texts)), key=lambda n: (len(features[n]), len(texts[n])))
-        tasks = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-        decoded: list[list[Output]] = [[] for _ in texts]
-        left_over: list[int] = []
-        idle, busy = list(self._copies), dict[Connection, tuple[_Copy, list[int]]]()
-        while tasks or busy:
-            while tasks and idle:
-                copy, rows = idle.pop(), tasks.pop()  # the longest first
-                some = [texts[n] for n in rows], n_best, [features[n] for n in rows], batch_size
-                _send(copy.connection, _Call(*some, align, confident))
-                busy[copy.connection] = copy, rows
-            for connection in wait(list(busy)):
-                assert isinstance(connection, Connection)
-                copy, rows = busy.pop(connection)
-                idle.append(copy)
-                outputs, refused = self._received(connection)
-                for n, best in zip(rows, outputs, strict=True):
-                    decoded[n] = best
-                left_over += [rows[place] for place in refused]
-        if left_over:
+        tasks = [_Task(work, order[start : start + batch_size]) for start in range(0, len(order), batch_size)]
+        work.left = len(tasks)
+        self._tasks += reversed(tasks)  # the longest first
+        self._hand_out()
+        return work
+
+    def finish(self, work: Work, refuse: Refuse) -> list[list[Output]]:
+        """The outputs of a work. Those that were begun earlier must be finished first."""
+        if work.here:
+            return work.call.of(self.model, refuse)
+        while work.left:
+            self._receive()
+            self._hand_out()
+        if work.error is not None:
+            raise work.error
+        if work.left_over:
             # A copy has its share of the memory. What does not fit there may fit here.
-            alone = sorted(left_over)
-            call = _Call([texts[n] for n in alone], n_best, [features[n] for n in alone], 1, align, confident)
-            again = call.of(self.model, lambda place, reason: refuse(alone[place], reason))
-            for n, best in zip(alone, again, strict=True):
-                decoded[n] = best
-        return decoded
+            rows = sorted(work.left_over)
+            again = work.part(rows, 1).of(self.model, lambda place, reason: refuse(rows[place], reason))
+            work.put(rows, again)
+        return work.outputs
+
+    def _hand_out(self) -> None:
+        """A task for each copy that has none."""
+        while self._tasks and self._idle:
+            copy, task = self._idle.pop(), self._tasks.popleft()
+            _send(copy.connection, task.work.part(task.rows, task.work.call.batch_size))
+            self._busy[copy.connection] = copy, task
+
+    def _receive(self) -> None:
+        """Wait for the outputs of some tasks."""
+        for connection in wait(list(self._busy)):
+            assert isinstance(connection, Connection)
+            copy, (work, rows) = self._busy[connection]
+            outputs, refused, error = _received(connection)
+            del self._busy[connection]
+            self._idle.append(copy)
+            work.left -= 1
+            work.error = work.error or error
+            work.put(rows, outputs or [[] for _ in rows])
+            work.left_over += [rows[place] for place in refused]
 
     def close(self) -> None:
         """End the copies."""
         for copy in self._copies:
             copy.connection.close()
             os.waitpid(copy.process, 0)
-        self._copies = []
+        self._copies, self._idle, self._busy = [], [], {}
+        self._tasks.clear()
 
     def __enter__(self) -> ModelProcesses:
         return self
@@ -145,18 +209,21 @@ class ModelProcesses:
                 _decode_for_parent(self.model, theirs, self.processes)
             theirs.close()
             self._copies.append(_Copy(process, ours))
+        self._idle = list(self._copies)
 
-    def _received(self, connection: Connection) -> tuple[list[list[Output]], list[int]]:
-        try:
-            answer = connection.recv()
-        except (EOFError, ConnectionResetError):
-            raise NoisyChannelError(
-                "a process that decodes has ended, perhaps because memory ran out; lower --batch-size, or set --jobs 1"
-            ) from None
-        if isinstance(answer, BaseException):
-            raise answer
-        outputs, refused = answer
-        return outputs, refused
+
+def _received(connection: Connection) -> tuple[list[list[Output]], list[int], BaseException | None]:
+    """The outputs of a task, the places of its texts that a copy refuses, and the error if there is one."""
+    try:
+        answer = connection.recv()
+    except (EOFError, ConnectionResetError):
+        raise NoisyChannelError(
+            "a process that decodes has ended, perhaps because memory ran out; lower --batch-size, or set --jobs 1"
+        ) from None
+    if isinstance(answer, BaseException):
+        return [], [], answer
+    outputs, refused = answer
+    return outputs, refused, None
 
 
 def _send(connection: Connection, what: object) -> None:

@@ -8,6 +8,7 @@ ends.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -22,6 +23,19 @@ from typing import Any, NoReturn
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that ask a process to stop: ctrl-C, ``kill``, and a closed terminal."""
+
+
+@contextmanager
+def loaded_for_good() -> Iterator[None]:
+    """Collecting garbage does not look at what is there already.
+
+    Looking at all objects of PyTorch takes longer than decoding a word.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class HeldOpen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
@@ -18,7 +19,8 @@ from noisychannel.data.codec import Unknown
 from noisychannel.data.files import BadLine, Line
 from noisychannel.data.prepare import DataConfig, DataSource
 from noisychannel.data.rows import Columns, Row, try_pairs
-from noisychannel.model_processes import ModelProcesses
+from noisychannel.errors import NoisyChannelError
+from noisychannel.model_processes import ModelProcesses, Work
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
 from noisychannel.outputs import Output
@@ -32,6 +34,8 @@ REPORTED = 20
 """Lines that cannot be decoded and are named; the others are counted."""
 BATCHES_AT_ONCE = 8
 """Batches read before any is decoded, so that inputs of similar length go together."""
+CHUNKS_AHEAD = 1
+"""So many times as many lines are read ahead, so that no process waits for the slowest batch of others."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,20 @@ def model_checksum(model: NoisyChannel) -> str:
     return found.hexdigest()
 
 
+class _Begun(NamedTuple):
+    """Lines that the processes are decoding."""
+
+    decoded: list[DecodedLine]
+    """A place for each line."""
+    items: dict[int, tuple[str, list[str]]]
+    """Input and features of those that can be decoded, by place."""
+    lines: list[Line]
+    """The same as they are in the input."""
+    reasons: list[str]
+    """Why the others cannot be decoded."""
+    work: Work
+
+
 class Chunk(NamedTuple):
     """Lines that were decoded together."""
 
@@ -165,15 +183,32 @@ class LineDecoder:
         """Blank lines of given outputs so far."""
         self.remarks = Remarks()
 
-    def decode(self, lines: Iterable[Line | BadLine], one_by_one: bool = False) -> Iterator[DecodedLine]:
-        """A decoded line for each line, in order. ``one_by_one``: decode each line before the next is read."""
-        return chain.from_iterable(chunk.lines for chunk in self.decode_chunks(lines, one_by_one))
+    def decode(
+        self, lines: Iterable[Line | BadLine], one_by_one: bool = False, ahead: bool = False
+    ) -> Iterator[DecodedLine]:
+        """A decoded line for each line, in order. ``one_by_one``: decode each line before the next is read. ``ahead``:
+        read further while copies of the process decode, so that none of them waits; for lines that never wait."""
+        return chain.from_iterable(chunk.lines for chunk in self.decode_chunks(lines, one_by_one, ahead))
 
-    def decode_chunks(self, lines: Iterable[Line | BadLine], one_by_one: bool = False) -> Iterator[Chunk]:
-        """``decode``, with all lines that are decoded together at once."""
+    def decode_chunks(
+        self, lines: Iterable[Line | BadLine], one_by_one: bool = False, ahead: bool = False
+    ) -> Iterator[Chunk]:
+        """``decode``, with all lines that are decoded together at once. ``ahead``: as in ``decode``."""
         stream, at_once = iter(lines), 1 if one_by_one else self.options.batch_size * BATCHES_AT_ONCE
-        while chunk := list(islice(stream, at_once)):
-            yield Chunk(self._decode_chunk(chunk), len(chunk))
+        begun, most = deque[_Begun](), CHUNKS_AHEAD if ahead and self.processes.processes > 1 else 0
+        while True:
+            try:
+                chunk = list(islice(stream, at_once))
+            except NoisyChannelError:
+                # What was read before a file that cannot be read is decoded.
+                yield from map(self._finish, begun)
+                raise
+            if chunk:
+                begun.append(self._begin(chunk))
+            if len(begun) > most or (begun and not chunk):
+                yield self._finish(begun.popleft())
+            elif not chunk:
+                return
 
     def rerank(self, rows: Iterable[Row | BadLine | None]) -> Iterator[DecodedLine]:
         """Rank given outputs instead of searching; consecutive rows with the same input and features go together."""
@@ -272,47 +307,62 @@ class LineDecoder:
             self.refuse(f"{row.where}: {symbols} symbols, more than --max-symbols {most}")
         return symbols <= most
 
-    def _decode_chunk(self, chunk: list[Line | BadLine]) -> list[DecodedLine]:
-        model = self.model
+    def _begin(self, chunk: list[Line | BadLine]) -> _Begun:
+        """Give the lines of a chunk to the processes. Nothing is reported yet."""
         decoded = [undecoded_line(line) for line in chunk]
-        parsed = {
-            n: item
-            for n, (line, shown) in enumerate(zip(chunk, decoded, strict=True))
-            if shown.outputs is None and (item := self.parse(line)) is not None
-        }
-        texts, features = [item[0] for item in parsed.values()], [item[1] for item in parsed.values()]
-        lines = [line for n, line in enumerate(chunk) if n in parsed and isinstance(line, Line)]
-        n_best = self.processes.batch(
-            texts,
+        items, reasons = dict[int, tuple[str, list[str]]](), list[str]()
+        for n, (line, shown) in enumerate(zip(chunk, decoded, strict=True)):
+            if shown.outputs is not None:
+                continue
+            item = self._item(line)
+            if isinstance(item, str):
+                reasons.append(item)
+            else:
+                items[n] = item
+        work = self.processes.begin(
+            [text for text, _ in items.values()],
             self.options.n_best,
-            features,
+            [features for _, features in items.values()],
             self.options.batch_size,
             align=self.align,
-            refuse=lambda place, reason: self.refuse(f"{lines[place].where}: {reason}"),
             confident=self.confident,
         )
-        for (n, item), line, outputs in zip(parsed.items(), lines, n_best, strict=True):
+        lines = [line for n, line in enumerate(chunk) if n in items and isinstance(line, Line)]
+        return _Begun(decoded, items, lines, reasons, work)
+
+    def _finish(self, begun: _Begun) -> Chunk:
+        """Wait for the outputs of a chunk, and report."""
+        model, lines = self.model, begun.lines
+        for reason in begun.reasons:
+            self.refuse(reason)
+        n_best = self.processes.finish(begun.work, lambda place, reason: self.refuse(f"{lines[place].where}: {reason}"))
+        for (n, item), line, outputs in zip(begun.items.items(), lines, n_best, strict=True):
             if not outputs:
                 continue
             unknown = model.input_codec.unknown(*item)
             self.remarks.add(line.where, unknown, outputs[0].hypothesis.complete)
-            decoded[n] = DecodedLine(line.text, outputs, unknown, model.input_symbols(*item))
-        return decoded
+            begun.decoded[n] = DecodedLine(line.text, outputs, unknown, model.input_symbols(*item))
+        return Chunk(begun.decoded, len(begun.decoded))
 
     def parse(self, line: Line | BadLine) -> tuple[str, list[str]] | None:
         """Input and features of a line; a line that cannot be decoded is reported."""
+        item = self._item(line)
+        if not isinstance(item, str):
+            return item
+        self.refuse(item)
+        return None
+
+    def _item(self, line: Line | BadLine) -> tuple[str, list[str]] | str:
+        """Input and features of a line; or why it cannot be decoded."""
         if isinstance(line, BadLine):
-            self.refuse(line.reason)
-            return None
+            return line.reason
         values = line.text.split("\t")
         if len(values) != 1 + self.with_features:
             expected = "an input, a tab and features" if self.with_features else "an input without tabs"
-            self.refuse(f"{line.where}: {len(values)} column{'s' if len(values) > 1 else ''} instead of {expected}")
-            return None
+            return f"{line.where}: {len(values)} column{'s' if len(values) > 1 else ''} instead of {expected}"
         symbols = len(self.model.input_codec.split(values[0]))
         if symbols > self.options.max_symbols:
-            self.refuse(f"{line.where}: {symbols} symbols, more than --max-symbols {self.options.max_symbols}")
-            return None
+            return f"{line.where}: {symbols} symbols, more than --max-symbols {self.options.max_symbols}"
         features = [tag for tag in values[1].split(self.separator) if tag] if self.with_features else []
         return values[0], features
 

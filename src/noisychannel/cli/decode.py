@@ -24,6 +24,7 @@ from noisychannel.model_processes import ModelProcesses, default_processes
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
 from noisychannel.outputs import Output
+from noisychannel.processes import loaded_for_good
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 from noisychannel.simultaneous import MARGIN, OnlineLines, OnlineStep, online_records
@@ -131,7 +132,7 @@ def run(words: list[str]) -> int:
     check_confidence(options, directory, model, reporter)
     detailed = options.json or options.explain
     confident = detailed or options.confidence or options.unsure is not None
-    with ModelProcesses(model, options.jobs or default_processes()) as processes:
+    with loaded_for_good(), ModelProcesses(model, options.jobs or default_processes()) as processes:
         decoder = LineDecoder(model, directory.data_config, options, reporter.warn, detailed, confident, processes)
         if options.online:
             print_steps(decoder, options)
@@ -208,7 +209,7 @@ def print_lines(decoder: LineDecoder, options: DecodeCommand, reporter: Terminal
     if options.rerank is not None:
         lines, total = decoder.rerank(decoder.read_candidates(options.rerank)), None
     else:
-        lines = decoder.decode(read_lines(decoder, options), one_by_one=interactive)
+        lines = decoder.decode(read_lines(decoder, options), one_by_one=interactive, ahead=are_files(options))
         total = None if interactive else count_inputs(options.files)
     with reporter.counting("decode", total, enabled=not sys.stdout.isatty()) as progress:
         for line in lines:
@@ -227,6 +228,11 @@ def read_lines(decoder: LineDecoder, options: DecodeCommand) -> Iterator[Line | 
 def is_typed(options: DecodeCommand) -> bool:
     """Whether a person types the inputs."""
     return options.files in ([], [DASH]) and at_keyboard()
+
+
+def are_files(options: DecodeCommand) -> bool:
+    """Whether all inputs are there already; lines of a pipe may wait for earlier outputs."""
+    return bool(options.files) and all(Path(file).is_file() for file in options.files)
 
 
 def print_steps(decoder: LineDecoder, options: DecodeCommand) -> None:
@@ -254,7 +260,7 @@ def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand
         if options.rerank is not None:
             chunks = decoder.rerank_chunks(file.rest(decoder.read_candidates(options.rerank), content_of))
         else:
-            chunks = decoder.decode_chunks(file.rest(read_inputs(options.files), content_of))
+            chunks = decoder.decode_chunks(file.rest(read_inputs(options.files), content_of), ahead=are_files(options))
         decoder.decode_into(file, chunks, show, progress)
     if before and before == file.journal.lines:
         reporter.warn(f"{options.output}: is complete; there was nothing left to do")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from noisychannel.errors import BadInputError
 from noisychannel.packaged import DEMO
+from noisychannel.processes import loaded_for_good
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 from noisychannel.serve.app import create_app
@@ -37,7 +38,8 @@ class Hosting:
             served = [ServedRun(name, run, device, self.limits, self.reporter) for name, run in directories.items()]
             hosts = {*LOOPBACK_NAMES, self.host} if local else None
             app = create_app(served, self.limits, self.token, hosts, self.reporter.warn)
-            serve(app, bound, self.limits, lambda: ready(address_of(bound)), self.reporter.warn)
+            with loaded_for_good():
+                serve(app, bound, self.limits, lambda: ready(address_of(bound)), self.reporter.warn)
 
 
 def named_runs(words: Sequence[str]) -> dict[str, RunDirectory]:
