@@ -125,6 +125,7 @@ def test_the_end_says_what_a_person_needs(fitted: tuple[FitOptions, FitResult, L
     # The plan and the time come before the work.
     assert any(line.startswith("estimated time") for line in listener.lines)
     assert any("made-up pairs" in line for line in listener.lines)
+    assert f"first word: {Path(options.words[0]).read_text().split()[0]!r}" in listener.lines
     assert listener.shares == sorted(listener.shares)
     assert listener.shares[-1] == pytest.approx(1.0)
 
@@ -369,6 +370,30 @@ def test_a_word_without_tags_among_tagged_ones_is_refused(tmp_path: Path) -> Non
     mixed = replace(options, pairs=str(tagged), columns="unimorph", words=[str(words)], word_columns="output,features")
     with pytest.raises(BadInputError, match=r"words\.tsv:2: a word without tags"):
         fit(mixed, Listener())
+
+
+def test_columns_of_words_in_the_wrong_order_are_refused(tmp_path: Path) -> None:
+    options = write_data(tmp_path)
+    tagged = tmp_path / "tagged.tsv"
+    tagged.write_text("".join(f"{x}\t{y}\tN;PL\n" for x, y in rows_of(Path(options.pairs))))
+    words = tmp_path / "words.tsv"
+    words.write_text("N;PL\tabba\nN;SG\tabbu\n")
+    options = replace(
+        options, pairs=str(tagged), columns="unimorph", words=[str(words)], word_columns="output,features"
+    )
+    message = (
+        r"words\.tsv:1: --word-columns output,features .* 'N;PL' with the tags 'abba'.*--word-columns features,output$"
+    )
+    with pytest.raises(BadInputError, match=message):
+        fit(options, Listener())
+    assert len(UserData.read(replace(options, word_columns="features,output")).words) == 2
+    # Other names of the tags are as useless.
+    words.write_text("abba\tnoun|plural\nabbu\tnoun|singular\n")
+    with pytest.raises(BadInputError, match=r"no word has a tag of the pairs \(such as 'N;PL'\); name the columns"):
+        fit(options, Listener())
+    # One tag that both have is enough.
+    words.write_text("abba\tnoun\nabbu\tPL\n")
+    assert len(UserData.read(options).words) == 2
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from noisychannel.fitting.datasets import Datasets
 from noisychannel.fitting.estimate import Estimate, baseline_texts, baselines_of, choose_default, estimate, what_helps
 from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
-from noisychannel.fitting.options import FitOptions, UserData
+from noisychannel.fitting.options import SEPARATOR, FitOptions, UserData
 from noisychannel.fitting.plan import Plan, check_choices, make_plan
 from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare
 from noisychannel.fitting.reverse import ReverseRuns
@@ -173,6 +173,10 @@ class _Fit:
         if changed is not first:
             say = f"first that differ: {shortened_text(changed.input)} becomes {shortened_text(changed.output)}"
             self.reporter.say(say)
+        if self.data.words:
+            word = self.data.words[0]
+            tags = f" with the tags {SEPARATOR.join(word.features)}" if facts.tagged_words else ""
+            self.reporter.say(f"first word: {shortened_text(word.output)}{tags}")
         self.reporter.say(facts.describe())
         if self.data.blank:
             self.reporter.say(self.data.blank)
