@@ -170,13 +170,18 @@ def test_a_finished_fit_is_not_repeated(fitted: tuple[FitOptions, FitResult, Lis
 
 
 def test_an_interrupted_fit_resumes(
-    fitted: tuple[FitOptions, FitResult, Listener], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fitted: tuple[FitOptions, FitResult, Listener],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = write_data(tmp_path)
     with monkeypatch.context() as interrupting:
         interrupting.setattr(reverse, "do_tasks", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             fit(options, Listener())
+    assert not RunDirectory(options.place).header_file.exists()
+    refuse_all(options.place, capsys)
     reversing = RunDirectory(options.place / ".fit" / "fold1-reverse").model_file("direct")
     before = reversing.stat().st_mtime_ns
     with monkeypatch.context() as interrupting:
@@ -186,6 +191,7 @@ def test_an_interrupted_fit_resumes(
     assert reversing.stat().st_mtime_ns == before
     with pytest.raises(BadInputError, match="--made-up"):
         fit(replace(options, made_up=5), Listener())
+    refuse_all(options.place, capsys)
     direct = RunDirectory(options.place).model_file("direct")
     before = direct.stat().st_mtime_ns
     resumed = fit(options, Listener())
@@ -200,6 +206,19 @@ def test_an_interrupted_fit_resumes(
     (options.place / "letter.txt").write_text("dear")
     Work(options.place).clear()
     assert [path.name for path in options.place.iterdir()] == ["letter.txt"]
+
+
+def refuse_all(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No other command takes an unfinished fit for a run."""
+    commands = [["decode", "RUN"], ["evaluate", "RUN", "test.tsv"], ["score", "RUN"], ["tune", "RUN"]]
+    commands += [["serve", "RUN"], ["report", "RUN"]]
+    for words in commands:
+        assert main([str(run) if word == "RUN" else word for word in words]) == 2, words
+        complaint = capsys.readouterr().err
+        assert f"{run}: its fit is not finished; repeat the command: noisychannel fit … --run-dir {run}\n" in complaint
+        assert complaint.count("\n") == 1
+    with pytest.raises(BadInputError, match="its fit is not finished"):
+        NoisyChannel.load(run)
 
 
 def _interrupt(*arguments: object) -> None:

@@ -17,7 +17,7 @@ from noisychannel.fitting.estimate import Estimate
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.options import FitOptions, UserData
 from noisychannel.fitting.plan import Plan
-from noisychannel.run_files import FIT, WORK, RunFiles
+from noisychannel.run_files import FIT, PLAN, WORK, RunFiles
 from noisychannel.runs import RunDirectory
 from noisychannel.schemas import Record, read_record
 from noisychannel.training.lock import locked_run
@@ -129,11 +129,11 @@ class Work:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise cannot_write(self.path, error) from error
-        write_text(self.path / "plan.json", json.dumps(asdict(begun), ensure_ascii=False, indent=1) + "\n")
+        write_text(self.path / PLAN, json.dumps(asdict(begun), ensure_ascii=False, indent=1) + "\n")
 
     def begun(self) -> Begun | None:
         """What an unfinished fit planned."""
-        file = self.path / "plan.json"
+        file = self.path / PLAN
         return read_record(file, Begun, "start over (--overwrite)", [FORMAT]) if file.exists() else None
 
     def done(self) -> Done | None:
