@@ -167,6 +167,12 @@ def test_a_finished_fit_is_not_repeated(fitted: tuple[FitOptions, FitResult, Lis
     assert RunDirectory(options.place).model_file("direct").stat().st_mtime_ns == before
     with pytest.raises(BadInputError, match="--seed"):
         fit(replace(options, seed=2), Listener())
+    listener = Listener()
+    assert fit(replace(options, minutes=30), listener).done == result.done
+    said = (
+        f"{options.place}: finished before with --minutes 15, so --minutes 30 changes nothing; --overwrite starts over"
+    )
+    assert listener.lines == [said]
 
 
 def test_an_interrupted_fit_resumes(
@@ -194,7 +200,11 @@ def test_an_interrupted_fit_resumes(
     refuse_all(options.place, capsys)
     direct = RunDirectory(options.place).model_file("direct")
     before = direct.stat().st_mtime_ns
-    resumed = fit(options, Listener())
+    listener = Listener()
+    resumed = fit(replace(options, minutes=30), listener)
+    kept = "resuming the plan that was made for --minutes 15; --overwrite makes another one"
+    assert f"{options.place}: {kept}" in listener.lines
+    assert resumed.done.begun.minutes == 15
     assert direct.stat().st_mtime_ns == before
     assert not (options.place / ".fit").exists()
     # As if nothing had happened.

@@ -40,6 +40,12 @@ class Begun(Record):
     """Checksums of the pairs and the words."""
     facts: Facts
     plan: Plan
+    minutes: float | None = None
+    """The time that the plan was made for; not recorded by earlier versions."""
+
+    def planned_for(self, minutes: float) -> str:
+        """The time of the plan, in words, if it was made for another one than this; else empty."""
+        return f"--minutes {self.minutes:g}" if self.minutes not in (None, minutes) else ""
 
 
 @dataclass(frozen=True)
@@ -190,7 +196,7 @@ def check_same(before: Begun, options: FitOptions, files: Mapping[str, list[str]
 
 
 def begun_now(options: FitOptions, files: Mapping[str, list[str]], facts: Facts, plan: Plan) -> Begun:
-    return Begun(__version__, FORMAT, options.chosen, dict(files), facts, plan)
+    return Begun(__version__, FORMAT, options.chosen, dict(files), facts, plan, options.minutes)
 
 
 def checksums_of(data: UserData) -> dict[str, list[str]]:
