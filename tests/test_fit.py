@@ -15,6 +15,7 @@ from noisychannel.errors import BadInputError
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.fitting import fit as fitting
 from noisychannel.fitting import inputs, reverse, rules, timing
+from noisychannel.fitting.estimate import Estimate
 from noisychannel.fitting.facts import count_facts
 from noisychannel.fitting.fit import FitResult, fit
 from noisychannel.fitting.options import FitOptions, UserData
@@ -128,6 +129,31 @@ def test_the_end_says_what_a_person_needs(fitted: tuple[FitOptions, FitResult, L
     assert f"first word: {Path(options.words[0]).read_text().split()[0]!r}" in listener.lines
     assert listener.shares == sorted(listener.shares)
     assert listener.shares[-1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("rules_score", "updates", "verdict"),
+    [
+        (53.0, 1.0, "rules (53.00) is better than DEFAULT (29.00) here: the models do not pay"),
+        (29.0, 1.0, "rules (29.00) is as good as DEFAULT (29.00) here: the models do not pay"),
+        (53.0, 0.1, "rules (53.00) is better than DEFAULT (29.00) here, but the models had only 10 % of the updates"),
+        (28.0, 0.1, None),
+    ],
+)
+def test_the_end_compares_with_what_is_simple(
+    fitted: tuple[FitOptions, FitResult, Listener], rules_score: float, updates: float, verdict: str | None
+) -> None:
+    result = fitted[1]
+    done, default = result.done, result.done.default
+    begun = replace(done.begun, plan=replace(done.begun.plan, updates=round(updates * rules.updates(24))))
+    estimates = (Estimate("rules", rules_score, 0.0, 90.0, True), Estimate(default, 29.0, 0.0, 90.0))
+    lines = list(describe(replace(result, done=replace(done, begun=begun, estimates=estimates))))
+    found = [line for line in lines if line.startswith("rules (")]
+    if verdict is None:
+        assert not found
+    else:
+        assert found[0].startswith(verdict.replace("DEFAULT", default))
+        assert ("more time first" in found[0]) == (updates < 1)
 
 
 def test_nothing_that_is_held_out_is_trained_on(fitted: tuple[FitOptions, FitResult, Listener]) -> None:

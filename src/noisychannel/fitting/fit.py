@@ -280,14 +280,13 @@ class _Fit:
         ]
         write_systems(run, systems, default)
         right = _right(texts, default, rows)
-        trained = plan.updates / rules.updates(self.facts.pairs)
         return Done(
             self.begun,
             default,
             metric.name,
             len(rows),
             (*self._baselines(parts, rows, metric), *found),
-            tuple(what_helps(self.facts, parts, right, self.datasets.words, trained)),
+            tuple(what_helps(self.facts, parts, right, self.datasets.words, self.begun.trained)),
             made.get(ALL, 0),
             round(time.monotonic() - self.began, 1),
         )

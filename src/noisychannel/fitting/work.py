@@ -13,6 +13,7 @@ from noisychannel import __version__
 from noisychannel.arguments import option_name
 from noisychannel.atomic import cannot_write, write_text
 from noisychannel.errors import BadInputError
+from noisychannel.fitting import rules
 from noisychannel.fitting.estimate import Estimate
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.options import FitOptions, UserData
@@ -42,6 +43,11 @@ class Begun(Record):
     plan: Plan
     minutes: float | None = None
     """The time that the plan was made for; not recorded by earlier versions."""
+
+    @property
+    def trained(self) -> float:
+        """The share of the updates that the rules want: less than 1 if there is too little time for them."""
+        return self.plan.updates / rules.updates(self.facts.pairs)
 
     def planned_for(self, minutes: float) -> str:
         """The time of the plan, in words, if it was made for another one than this; else empty."""
