@@ -523,6 +523,13 @@ def test_runs_of_several_sizes_make_a_learning_curve(tuned: Path, test_file: Pat
 # --- what is refused
 
 
+def test_an_unknown_system_is_answered_with_those_of_the_run(tuned: Path, test_file: Path, capsys: Any) -> None:
+    for words in (["decode", "--system"], ["evaluate", str(test_file), "--systems"], ["report", "--systems"]):
+        assert main([words[0], str(tuned), *words[1:], "foo", "--device", "cpu"]) == 2
+        complaint = capsys.readouterr().err.splitlines()[-1]
+        assert complaint.endswith(f"{tuned}: unknown system 'foo'; the run has direct, direct+lm, direct+channel+lm")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
