@@ -326,6 +326,8 @@ def test_words_without_tags_are_given_tags(tmp_path: Path, monkeypatch: pytest.M
     [
         ({"pairs": ""}, "needs pairs"),
         ({"pairs": "nowhere.tsv"}, "no such file"),
+        ({"pairs": "nowhere.tsv", "word_columns": "nonsense"}, "^nowhere.tsv: no such file"),
+        ({"pairs": "nowhere.tsv", "words": [], "word_columns": "output,features"}, "^nowhere.tsv: no such file"),
         ({"words": ["nowhere.txt"]}, "no such file"),
         ({"columns": "input,output,group"}, "fit makes one run"),
         ({"test": "nowhere.tsv"}, "no such file"),

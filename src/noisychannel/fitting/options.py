@@ -131,6 +131,8 @@ class UserData:
         """Read and check everything. Nothing is written."""
         if not options.pairs:
             raise BadInputError("fit needs pairs: noisychannel fit pairs.tsv --words words.txt")
+        if not options.pairs.startswith(HUB):
+            find_stored_files([options.pairs])
         columns = Columns.parse(options.columns, "--columns", ("input", "output"))
         word_columns = Columns.parse(options.word_columns, "--word-columns", ("output",))
         for name, roles in (("--columns", columns.roles), ("--word-columns", word_columns.roles)):
@@ -141,8 +143,7 @@ class UserData:
         if options.word_columns != "output" and not options.words:
             raise BadInputError("--word-columns would be ignored: there are no words; give --words, or leave it out")
         _check_plain(options)
-        stored = [options.pairs, *options.words, *([options.test] if options.test else [])]
-        for name in stored:
+        for name in (*options.words, *([options.test] if options.test else [])):
             if not name.startswith(HUB):
                 find_stored_files([name])
         asked = Sources(DataConfig(train=[options.pairs], unpaired=options.words))

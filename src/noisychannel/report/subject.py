@@ -27,8 +27,7 @@ from noisychannel.evaluation.run import EvaluateOptions, evaluate_rows
 from noisychannel.evaluation.table import EvaluationTable, SystemResult
 from noisychannel.packaged import DEMO, PLACE
 from noisychannel.report.options import PageOptions
-from noisychannel.report.section import plural
-from noisychannel.reporting import Advance, Reporter
+from noisychannel.reporting import Advance, Reporter, plural
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS
 from noisychannel.tuning.run import dev_is_training, drawn_pairs
