@@ -15,6 +15,7 @@ from noisychannel.errors import BadInputError
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.fitting import fit as fitting
 from noisychannel.fitting import inputs, reverse, rules, timing
+from noisychannel.fitting.estimate import Estimate
 from noisychannel.fitting.facts import count_facts
 from noisychannel.fitting.fit import FitResult, fit
 from noisychannel.fitting.options import FitOptions, UserData
@@ -125,8 +126,34 @@ def test_the_end_says_what_a_person_needs(fitted: tuple[FitOptions, FitResult, L
     # The plan and the time come before the work.
     assert any(line.startswith("estimated time") for line in listener.lines)
     assert any("made-up pairs" in line for line in listener.lines)
+    assert f"first word: {Path(options.words[0]).read_text().split()[0]!r}" in listener.lines
     assert listener.shares == sorted(listener.shares)
     assert listener.shares[-1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("rules_score", "updates", "verdict"),
+    [
+        (53.0, 1.0, "rules (53.00) is better than DEFAULT (29.00) here: the models do not pay"),
+        (29.0, 1.0, "rules (29.00) is as good as DEFAULT (29.00) here: the models do not pay"),
+        (53.0, 0.1, "rules (53.00) is better than DEFAULT (29.00) here, but the models had only 10 % of the updates"),
+        (28.0, 0.1, None),
+    ],
+)
+def test_the_end_compares_with_what_is_simple(
+    fitted: tuple[FitOptions, FitResult, Listener], rules_score: float, updates: float, verdict: str | None
+) -> None:
+    result = fitted[1]
+    done, default = result.done, result.done.default
+    begun = replace(done.begun, plan=replace(done.begun.plan, updates=round(updates * rules.updates(24))))
+    estimates = (Estimate("rules", rules_score, 0.0, 90.0, True), Estimate(default, 29.0, 0.0, 90.0))
+    lines = list(describe(replace(result, done=replace(done, begun=begun, estimates=estimates))))
+    found = [line for line in lines if line.startswith("rules (")]
+    if verdict is None:
+        assert not found
+    else:
+        assert found[0].startswith(verdict.replace("DEFAULT", default))
+        assert ("more time first" in found[0]) == (updates < 1)
 
 
 def test_nothing_that_is_held_out_is_trained_on(fitted: tuple[FitOptions, FitResult, Listener]) -> None:
@@ -166,16 +193,27 @@ def test_a_finished_fit_is_not_repeated(fitted: tuple[FitOptions, FitResult, Lis
     assert RunDirectory(options.place).model_file("direct").stat().st_mtime_ns == before
     with pytest.raises(BadInputError, match="--seed"):
         fit(replace(options, seed=2), Listener())
+    listener = Listener()
+    assert fit(replace(options, minutes=30), listener).done == result.done
+    said = (
+        f"{options.place}: finished before with --minutes 15, so --minutes 30 changes nothing; --overwrite starts over"
+    )
+    assert listener.lines == [said]
 
 
 def test_an_interrupted_fit_resumes(
-    fitted: tuple[FitOptions, FitResult, Listener], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fitted: tuple[FitOptions, FitResult, Listener],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = write_data(tmp_path)
     with monkeypatch.context() as interrupting:
         interrupting.setattr(reverse, "do_tasks", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             fit(options, Listener())
+    assert not RunDirectory(options.place).header_file.exists()
+    refuse_all(options.place, capsys)
     reversing = RunDirectory(options.place / ".fit" / "fold1-reverse").model_file("direct")
     before = reversing.stat().st_mtime_ns
     with monkeypatch.context() as interrupting:
@@ -185,9 +223,14 @@ def test_an_interrupted_fit_resumes(
     assert reversing.stat().st_mtime_ns == before
     with pytest.raises(BadInputError, match="--made-up"):
         fit(replace(options, made_up=5), Listener())
+    refuse_all(options.place, capsys)
     direct = RunDirectory(options.place).model_file("direct")
     before = direct.stat().st_mtime_ns
-    resumed = fit(options, Listener())
+    listener = Listener()
+    resumed = fit(replace(options, minutes=30), listener)
+    kept = "resuming the plan that was made for --minutes 15; --overwrite makes another one"
+    assert f"{options.place}: {kept}" in listener.lines
+    assert resumed.done.begun.minutes == 15
     assert direct.stat().st_mtime_ns == before
     assert not (options.place / ".fit").exists()
     # As if nothing had happened.
@@ -199,6 +242,19 @@ def test_an_interrupted_fit_resumes(
     (options.place / "letter.txt").write_text("dear")
     Work(options.place).clear()
     assert [path.name for path in options.place.iterdir()] == ["letter.txt"]
+
+
+def refuse_all(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No other command takes an unfinished fit for a run."""
+    commands = [["decode", "RUN"], ["evaluate", "RUN", "test.tsv"], ["score", "RUN"], ["tune", "RUN"]]
+    commands += [["serve", "RUN"], ["report", "RUN"]]
+    for words in commands:
+        assert main([str(run) if word == "RUN" else word for word in words]) == 2, words
+        complaint = capsys.readouterr().err
+        assert f"{run}: its fit is not finished; repeat the command: noisychannel fit … --run-dir {run}\n" in complaint
+        assert complaint.count("\n") == 1
+    with pytest.raises(BadInputError, match="its fit is not finished"):
+        NoisyChannel.load(run)
 
 
 def _interrupt(*arguments: object) -> None:
@@ -270,6 +326,8 @@ def test_words_without_tags_are_given_tags(tmp_path: Path, monkeypatch: pytest.M
     [
         ({"pairs": ""}, "needs pairs"),
         ({"pairs": "nowhere.tsv"}, "no such file"),
+        ({"pairs": "nowhere.tsv", "word_columns": "nonsense"}, "^nowhere.tsv: no such file"),
+        ({"pairs": "nowhere.tsv", "words": [], "word_columns": "output,features"}, "^nowhere.tsv: no such file"),
         ({"words": ["nowhere.txt"]}, "no such file"),
         ({"columns": "input,output,group"}, "fit makes one run"),
         ({"test": "nowhere.tsv"}, "no such file"),
@@ -369,6 +427,30 @@ def test_a_word_without_tags_among_tagged_ones_is_refused(tmp_path: Path) -> Non
     mixed = replace(options, pairs=str(tagged), columns="unimorph", words=[str(words)], word_columns="output,features")
     with pytest.raises(BadInputError, match=r"words\.tsv:2: a word without tags"):
         fit(mixed, Listener())
+
+
+def test_columns_of_words_in_the_wrong_order_are_refused(tmp_path: Path) -> None:
+    options = write_data(tmp_path)
+    tagged = tmp_path / "tagged.tsv"
+    tagged.write_text("".join(f"{x}\t{y}\tN;PL\n" for x, y in rows_of(Path(options.pairs))))
+    words = tmp_path / "words.tsv"
+    words.write_text("N;PL\tabba\nN;SG\tabbu\n")
+    options = replace(
+        options, pairs=str(tagged), columns="unimorph", words=[str(words)], word_columns="output,features"
+    )
+    message = (
+        r"words\.tsv:1: --word-columns output,features .* 'N;PL' with the tags 'abba'.*--word-columns features,output$"
+    )
+    with pytest.raises(BadInputError, match=message):
+        fit(options, Listener())
+    assert len(UserData.read(replace(options, word_columns="features,output")).words) == 2
+    # Other names of the tags are as useless.
+    words.write_text("abba\tnoun|plural\nabbu\tnoun|singular\n")
+    with pytest.raises(BadInputError, match=r"no word has a tag of the pairs \(such as 'N;PL'\); name the columns"):
+        fit(options, Listener())
+    # One tag that both have is enough.
+    words.write_text("abba\tnoun\nabbu\tPL\n")
+    assert len(UserData.read(options).words) == 2
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,9 @@ def test_a_plan_is_shortened_to_its_time() -> None:
     assert sum(estimate_stages(short, FACTS, speed).values()) <= 180
     assert short.updates < plan.updates
     assert "3 minutes" in short.reasons[-1]
+    for minutes, shown in ((1.0, "over 1 minute;"), (0.5, "over 0.5 minutes;")):
+        slow = replace(speed, direct=100.0)
+        assert shown in shortened(plan, FACTS, slow, minutes).reasons[-1]
 
 
 def test_the_time_left_follows_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -444,6 +444,8 @@ def test_the_table(tmp_path: Path) -> None:
     assert cells[3][1:] == ["641", "188", "106", "135", "212"]
     assert text.startswith("ARTIFICIAL RATINGS")
     assert "2 raters, 22 ratings" in text
+    alone = write_ratings(tmp_path / "one.jsonl", ratings[:1])
+    assert "1 rater, 1 rating. A segment" in shown("prefer", "tally", alone, "--key", where, "--allow-artificial")
     assert "Left out: 1 (fewer than two raters)." in text
     assert "100.0 % of the pairs of raters; Krippendorff's alpha (nominal) 1.000" in text
     assert "B is better in 7 of 9 segments with a preference, 77.8 % [40.0, 97.2]; two-sided p = 0.18." in text

@@ -109,6 +109,10 @@ def test_its_numbers_are_those_of_evaluate(tuned: Path, test_file: Path, tmp_pat
             p_value = "" if value["p_value"] is None else f"{value['p_value']:.3f}"
             expected += [f"{value['score']:.2f}", f"[{value['low']:.2f}, {value['high']:.2f}]", p_value]
         assert rows[system["system"]][1:-1] == [*expected, f"{system['length_ratio']:.3f}"]
+    assert rows["identity"][-1] == "", "it learns nothing from the training pairs"
+    scores = {name: float(row[1]) for name, row in rows.items()}
+    simple = scores.pop("identity")
+    assert ("The baseline identity" in page.texts[""]) == (simple > max(scores.values()))
     default = record["systems"][-1]
     (points,) = (rows for rows in page.tables["coverage"] if rows[0][0].startswith("coverage"))
     column = points[0].index(default["system"])
@@ -122,6 +126,18 @@ def test_its_numbers_are_those_of_evaluate(tuned: Path, test_file: Path, tmp_pat
     by_search = round(default["search_errors"] / 100 * record["sentences"])
     reasons = {row[0].split(":")[0]: row[2] for row in page.tables["search-errors"][0][1:]}
     assert reasons["search errors"] == f"{by_search} ({100 * by_search / wrong:.1f} %)"
+
+
+def test_a_baseline_that_is_better_is_said_at_the_top(tuned: Path, tmp_path: Path) -> None:
+    test = tmp_path / "test.tsv"
+    test.write_text("".join(f"{x}\t{x}\n" for x in ("abe", "eki", "odu", "bad")))
+    page = report(tuned, str(test), "--baselines", "identity,rules")
+    rows = {row[0].removesuffix(" (decode uses this)"): row for row in page.table("systems", "system")}
+    best = max((row for name, row in rows.items() if name not in ("identity", "rules")), key=lambda row: float(row[1]))
+    assert float(best[1]) < 100
+    assert "The baseline identity (100.00) is better here than every system of the run; the best" in page.texts[""]
+    assert f"({best[1]})." in page.texts[""]
+    assert rows["rules"][-1] == "made from the training pairs"
 
 
 def test_disagreements_are_those_of_the_outputs(subject: Subject) -> None:
@@ -413,7 +429,7 @@ def test_a_run_without_a_model_that_proposes(tuned: Path, tmp_path: Path) -> Non
     (run / "run.json").write_text(json.dumps(header))
     shutil.rmtree(run / "direct")
     page = report(run)
-    assert "No model of this run proposes outputs" in page.texts["systems"]
+    assert "No model of this run proposes outputs" in page.texts[""]
     assert "lm" in page.texts["training"]
 
 
@@ -422,8 +438,8 @@ def test_a_run_whose_dev_data_are_gone(tuned: Path, tmp_path: Path) -> None:
     config = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(config.replace("dev.tsv", "gone.tsv"))
     page = report(run)
-    assert "The dev data of the run cannot be read" in page.texts["systems"]
-    assert "Left out." in page.texts["weights"]
+    assert "The dev data of the run cannot be read" in page.texts[""]
+    assert "weights" not in page.texts
 
 
 def test_a_run_with_tags_and_a_word_list(tmp_path: Path) -> None:
@@ -463,7 +479,11 @@ def test_a_run_that_fit_made_from_all_pairs(tuned: Path, tmp_path: Path) -> None
     done = Done(begun, "direct+channel+lm", "accuracy", 200, estimates, ("more <pairs>",), 0, 1.0)
     Work(run).finish(done)
     page = report(run)
-    assert "fit has used all pairs for training" in page.texts["systems"]
+    reason = f"This run was fitted with folds: it has no dev set. Give a test set: noisychannel report {run} TEST"
+    assert [text.count(reason) for text in page.texts.values() if reason in text] == [1]
+    assert reason in page.texts[""]
+    assert "Left out, for the reason at the top: How the metric depends on each weight; Where" in page.texts[""]
+    assert page.texts.keys() == {"", "systems", "training", "learning"}
     assert "61.50 [52.00, 70.75]" in page.texts["systems"]
     assert "more <pairs>" in page.texts["systems"]
     assert "are its training pairs" in page.texts["training"]
@@ -501,6 +521,13 @@ def test_runs_of_several_sizes_make_a_learning_curve(tuned: Path, test_file: Pat
 
 
 # --- what is refused
+
+
+def test_an_unknown_system_is_answered_with_those_of_the_run(tuned: Path, test_file: Path, capsys: Any) -> None:
+    for words in (["decode", "--system"], ["evaluate", str(test_file), "--systems"], ["report", "--systems"]):
+        assert main([words[0], str(tuned), *words[1:], "foo", "--device", "cpu"]) == 2
+        complaint = capsys.readouterr().err.splitlines()[-1]
+        assert complaint.endswith(f"{tuned}: unknown system 'foo'; the run has direct, direct+lm, direct+channel+lm")
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ class NoisyChannel:
             check_kind(f"terms: {name}", source, TermSource)
         if isinstance(roles, str):
             raise ValueError(f"roles: give a list, such as {[roles]}, not one text")
-        directory = run if isinstance(run, RunDirectory) else RunDirectory.open(Path(run))
+        directory = run if isinstance(run, RunDirectory) else RunDirectory.open_finished(Path(run))
         input_codec, output_codec = directory.codecs()
         tuned = UNTUNED
         if system is not None or weights is None or settings is None:

@@ -94,3 +94,9 @@ def duration(seconds: float) -> str:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def plural(count: float, noun: str) -> str:
+    """``1 item``, ``300 items``, ``0.5 minutes``."""
+    shown = f"{count:,}" if isinstance(count, int) else f"{count:g}"
+    return f"{shown} {noun}" if count == 1 else f"{shown} {noun}s"

@@ -37,6 +37,8 @@ NGRAMS = {name: f"ngram_{name}.safetensors" for name in ("pairs", "outputs")}
 OWN_FILES = ("run.json", "config.yaml", "metrics.jsonl", "weights.json", "tensorboard", FIT, SEEN, *NGRAMS.values())
 WORK = ".fit"
 """Where ``fit`` works, inside the run that it makes."""
+PLAN = "plan.json"
+"""What ``fit`` planned, in its work directory: there from the beginning of its work."""
 HIDDEN_FILES = (".data", ".lock", ".old", WORK)
 """During training only."""
 VOCABULARIES = tuple(f"{side}.{kind}" for side in ("input", "output") for kind in ("vocabulary.json", "sentencepiece"))
@@ -111,6 +113,11 @@ class RunFiles:
     def vocabulary_files(self) -> list[Path]:
         """Those that exist."""
         return [self.path / name for name in VOCABULARIES if (self.path / name).exists()]
+
+    @property
+    def fit_is_unfinished(self) -> bool:
+        """Whether ``fit`` has begun this run, and not finished it: its models can be those of the pairs, not tuned."""
+        return (self.path / WORK / PLAN).exists() and not (self.path / FIT).exists()
 
     def finished(self, role: str) -> bool:
         return self.model_file(role).exists() and not self.state_file(role).exists()

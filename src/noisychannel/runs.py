@@ -58,6 +58,15 @@ class RunDirectory(RecordedRun):
         run.header()
         return run
 
+    @staticmethod
+    def open_finished(path: Path) -> RunDirectory:
+        """The same, unless ``fit`` has not finished it: nothing but ``fit`` should use what is there so far."""
+        run = RunDirectory(find_run(path))
+        if run.fit_is_unfinished:
+            again = f"noisychannel fit … {shlex.join(['--run-dir', str(path)])}"
+            raise BadInputError(f"{path}: its fit is not finished; repeat the command: {again}")
+        return RunDirectory.open(path)
+
     def forget(self, name: str | None = None) -> None:
         super().forget(name)
         if name is None:

@@ -210,7 +210,13 @@ def read_system(run: RunDirectory, name: str | None = None) -> TunedSystem:
         )
     if name in systems:
         return systems[name]
-    system = system_of(name, known_terms(run))
+    terms = known_terms(run)
+    possible = {*PROPOSERS, "channel", "lm", "length", "seen", *terms}
+    if not possible.issuperset(name.split("+")):
+        alone = [role for role in PROPOSERS if run.has_model(role)]
+        usable = dict.fromkeys([*alone, *(other for other in systems if other not in PROPOSERS)])
+        raise BadInputError(f"{run.path}: unknown system {name!r}; the run has {', '.join(usable) or 'none'}")
+    system = system_of(name, terms)
     if system.name in systems:
         return systems[system.name]
     if not system.free:

@@ -126,7 +126,7 @@ def run(words: list[str]) -> int:
     if not options.run:
         raise BadInputError("decode needs a run directory: noisychannel decode runs/demo words.txt")
     check_together(options)
-    reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
+    reporter, directory = TerminalReporter(), RunDirectory.open_finished(Path(options.run))
     output = None if options.output is None else OutputFile(Path(options.output), options.resume)
     model = load(directory, options, given_values(DecodeCommand, words, POSITIONAL), reporter)
     check_confidence(options, directory, model, reporter)

@@ -108,7 +108,7 @@ def run(words: list[str]) -> int:
         _check_replaced(name, file)
     if len({Path(file).resolve() for file in written.values()}) < len(written):
         raise BadInputError(f"--json and --outputs are both {options.json}; name two files")
-    report = report_run(RunDirectory.open(Path(options.run)), options, TerminalReporter())
+    report = report_run(RunDirectory.open_finished(Path(options.run)), options, TerminalReporter())
     print(report.text(), file=sys.stderr if "-" in written.values() else sys.stdout)
     if options.outputs is not None:
         lines = as_json_lines if options.outputs.endswith((".jsonl", ".json")) else as_tsv

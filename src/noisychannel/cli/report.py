@@ -51,7 +51,7 @@ def run(words: list[str]) -> int:
     options = parse_options(ReportCommand, words, ("run", "test"), USAGE)
     if not options.run:
         raise BadInputError("report needs a run directory: noisychannel report runs/demo")
-    opened = RunDirectory.open(Path(options.run))
+    opened = RunDirectory.open_finished(Path(options.run))
     file = _output_file(opened, options.output)
     page = make_page(opened, options, command_line("report", *words), TerminalReporter())
     if file is None:

@@ -60,7 +60,7 @@ def run(words: list[str]) -> int:
     if not options.run:
         raise BadInputError("score needs a run directory: noisychannel score runs/demo pairs.tsv")
     check_read_once([options.file])
-    reporter, directory = TerminalReporter(), RunDirectory.open(Path(options.run))
+    reporter, directory = TerminalReporter(), RunDirectory.open_finished(Path(options.run))
     data = directory.data_config
     columns = Columns.parse(options.columns or data.columns, "--columns", ("input", "output"))
     scorer = PairScorer(directory, choose_device(options.device), options.models, options, reporter.warn)

@@ -63,7 +63,7 @@ def run(words: list[str]) -> int:
         settings = SearchSettings().changed(**given)
     except ValueError as error:
         raise BadInputError(str(error)) from error
-    directory = RunDirectory.open(Path(options.run))
+    directory = RunDirectory.open_finished(Path(options.run))
     refuse_packaged(directory.path, "tuned")
     results = tune_run(directory, options, settings, TerminalReporter(), given)
     alone = direct_scores(results)

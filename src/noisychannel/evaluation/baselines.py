@@ -62,6 +62,8 @@ BASELINES: dict[str, Callable[[Pairs], Answer]] = {
     "rules": rules,
 }
 """By name, simplest first."""
+LEARNT = ("memorised", "rules")
+"""Those that depend on the training pairs."""
 
 
 class SuffixRules:

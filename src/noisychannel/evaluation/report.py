@@ -93,7 +93,7 @@ def report_run(
     else:
         if options.file == "-":
             raise BadInputError("--against reads FILE twice, which standard input does not allow; name a file")
-        other = RunDirectory.open(Path(options.against))
+        other = RunDirectory.open_finished(Path(options.against))
         columns = [None, None] if options.references else shared_columns([run, other], options.columns)
         systems = [] if not options.systems else list(dict.fromkeys([*options.systems, default]))
         table = evaluate_run(run, replace(options, columns=columns[0], systems=systems), reporter)

@@ -31,7 +31,7 @@ from noisychannel.fitting.datasets import Datasets
 from noisychannel.fitting.estimate import Estimate, baseline_texts, baselines_of, choose_default, estimate, what_helps
 from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
-from noisychannel.fitting.options import FitOptions, UserData
+from noisychannel.fitting.options import SEPARATOR, FitOptions, UserData
 from noisychannel.fitting.plan import Plan, check_choices, make_plan
 from noisychannel.fitting.progress import FitReporter, Stages, TrainingShare
 from noisychannel.fitting.reverse import ReverseRuns
@@ -85,7 +85,9 @@ def fit(options: FitOptions, reporter: FitReporter) -> FitResult:
     _check_begun(options, data, work)
     done = None if options.overwrite else work.done()
     if done is not None:
-        reporter.say(f"{options.place}: finished before; --overwrite starts over")
+        other = done.begun.planned_for(options.minutes)
+        kept = f" with {other}, so --minutes {options.minutes:g} changes nothing" if other else ""
+        reporter.say(f"{options.place}: finished before{kept}; --overwrite starts over")
     else:
         with work.locked():
             done = _Fit(options, data, work, reporter).run()
@@ -120,14 +122,17 @@ class _Fit:
         before = None if options.overwrite else work.begun()
         if before is not None:  # checked again: another process may have begun in between
             check_same(before, options, files, options.place)
-            self.reporter.say(f"{options.place}: resuming")
+            other = before.planned_for(options.minutes)
+            kept = f" the plan that was made for {other}; --overwrite makes another one" if other else ""
+            self.reporter.say(f"{options.place}: resuming{kept}")
         facts = count_facts(self.data.pairs, self.data.words)
         plan, speed = self._plan(facts, None if before is None else before.plan)
         stages = estimate_stages(plan, facts, speed)
         self._announce(facts, plan, sum(stages.values()))
+        self.begun = before or begun_now(options, files, facts, plan)
         if before is None:
             work.clear()
-            work.begin(begun_now(options, files, facts, plan))
+            work.begin(self.begun)
         self.plan, self.facts, self.speed = plan, facts, speed
         self.stages = Stages(stages, self.reporter.progress)
         self.parts = make_parts(self.data.pairs, plan.folds, plan.dev_pairs, options.seed)
@@ -173,6 +178,10 @@ class _Fit:
         if changed is not first:
             say = f"first that differ: {shortened_text(changed.input)} becomes {shortened_text(changed.output)}"
             self.reporter.say(say)
+        if self.data.words:
+            word = self.data.words[0]
+            tags = f" with the tags {SEPARATOR.join(word.features)}" if facts.tagged_words else ""
+            self.reporter.say(f"first word: {shortened_text(word.output)}{tags}")
         self.reporter.say(facts.describe())
         if self.data.blank:
             self.reporter.say(self.data.blank)
@@ -271,14 +280,13 @@ class _Fit:
         ]
         write_systems(run, systems, default)
         right = _right(texts, default, rows)
-        trained = plan.updates / rules.updates(self.facts.pairs)
         return Done(
-            begun_now(self.options, checksums_of(self.data), self.facts, plan),
+            self.begun,
             default,
             metric.name,
             len(rows),
             (*self._baselines(parts, rows, metric), *found),
-            tuple(what_helps(self.facts, parts, right, self.datasets.words, trained)),
+            tuple(what_helps(self.facts, parts, right, self.datasets.words, self.begun.trained)),
             made.get(ALL, 0),
             round(time.monotonic() - self.began, 1),
         )

@@ -17,7 +17,7 @@ from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import HUB, Columns, Row, read_pairs, read_unpaired
 from noisychannel.data.sources import SourceFiles, Sources
 from noisychannel.data.standard_input import DASH, check_read_once, spool
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, shortened
 from noisychannel.fitting.facts import FitUnits, choose_units, symbols
 from noisychannel.text import TextConfig
 
@@ -131,6 +131,8 @@ class UserData:
         """Read and check everything. Nothing is written."""
         if not options.pairs:
             raise BadInputError("fit needs pairs: noisychannel fit pairs.tsv --words words.txt")
+        if not options.pairs.startswith(HUB):
+            find_stored_files([options.pairs])
         columns = Columns.parse(options.columns, "--columns", ("input", "output"))
         word_columns = Columns.parse(options.word_columns, "--word-columns", ("output",))
         for name, roles in (("--columns", columns.roles), ("--word-columns", word_columns.roles)):
@@ -141,8 +143,7 @@ class UserData:
         if options.word_columns != "output" and not options.words:
             raise BadInputError("--word-columns would be ignored: there are no words; give --words, or leave it out")
         _check_plain(options)
-        stored = [options.pairs, *options.words, *([options.test] if options.test else [])]
-        for name in stored:
+        for name in (*options.words, *([options.test] if options.test else [])):
             if not name.startswith(HUB):
                 find_stored_files([name])
         asked = Sources(DataConfig(train=[options.pairs], unpaired=options.words))
@@ -175,6 +176,8 @@ class UserData:
                 known.setdefault((row.output, row.features if tagged else ()), row)
         if options.words and not known:
             raise BadInputError(f"{', '.join(options.words)}: no words; leave out --words, or name another file")
+        if tagged and "features" in word_columns.roles:
+            _check_tags(pairs, list(known.values()), word_columns)
         if "features" in word_columns.roles and not tagged:
             # Nothing could read them.
             word_columns = Columns(
@@ -208,6 +211,24 @@ def _longest(lengths: Sequence[int]) -> int:
 def _written(columns: Columns) -> str:
     pairs = zip(columns.roles, columns.fields, strict=True)
     return ",".join(f"{role}={name}" if name else role for role, name in pairs)
+
+
+def _check_tags(pairs: Sequence[Row], words: Sequence[Row], columns: Columns) -> None:
+    """Refuse words that have no tag of the pairs: their columns are probably named in the wrong order."""
+    tags = {tag for row in pairs for tag in row.features}
+    if not words or not tags or any(not tags.isdisjoint(row.features) for row in words):
+        return
+    first, paired = words[0], next(row for row in pairs if row.features)
+    found = (
+        f"{first.where}: --word-columns {_written(columns)} reads the word {shortened(first.output)} with the tags "
+        f"{shortened(SEPARATOR.join(first.features))}, and no word has a tag of the pairs (such as "
+        f"{shortened(SEPARATOR.join(paired.features))})"
+    )
+    if any(not tags.isdisjoint(row.output.split(SEPARATOR)) for row in words):
+        other = {"output": "features", "features": "output"}
+        swapped = Columns(tuple(other.get(role, role) for role in columns.roles), columns.fields)
+        raise BadInputError(f"{found}; the columns are the other way round: --word-columns {_written(swapped)}")
+    raise BadInputError(f"{found}; name the columns as they are, or name that of the tags - to do without tags")
 
 
 def _check_plain(options: FitOptions) -> None:

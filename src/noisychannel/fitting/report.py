@@ -59,10 +59,14 @@ def _verdict(result: FitResult) -> Iterator[str]:
     simple = [one for one in done.estimates if one.baseline and sign * one.score >= sign * own.score]
     if simple:
         best: Estimate = max(simple, key=lambda one: sign * one.score)
-        yield (
-            f"{best.system} ({best.score:.2f}) is not worse than {own.system} ({own.score:.2f}) here: the models do "
-            "not pay until there are more pairs or words"
-        )
+        compared = "is as good as" if best.score == own.score else "is better than"
+        advice = "here: the models do not pay until there are more pairs or words"
+        if (trained := done.begun.trained) < 1:
+            advice = (
+                f"here, but the models had only {100 * trained:.0f} % of the updates that fit would choose: give it "
+                "more time first (--minutes, with --overwrite)"
+            )
+        yield f"{best.system} ({best.score:.2f}) {compared} {own.system} ({own.score:.2f}) {advice}"
 
 
 def _confidence(result: FitResult) -> Iterator[str]:

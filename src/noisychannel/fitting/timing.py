@@ -14,6 +14,7 @@ from noisychannel.fitting.plan import Plan, explained
 from noisychannel.fitting.rules import LM_BATCH
 from noisychannel.ids import EOS
 from noisychannel.models import SSNT, LanguageModel
+from noisychannel.reporting import plural
 from noisychannel.training.jobs import choose_processes
 from noisychannel.training.loop import cpu_threads
 from noisychannel.training.timing import BUSY, seconds_of, seconds_together
@@ -142,9 +143,9 @@ def shortened(plan: Plan, facts: Facts, speed: Speed, minutes: float) -> Plan:
     why = (
         f"the updates are {100 * found.updates / plan.updates:.0f} % of what the pairs deserve"
         + (
-            f", to fit into {minutes:g} minutes on this machine"
+            f", to fit into {plural(minutes, 'minute')} on this machine"
             if fits
-            else f"; even that takes over {minutes:g} minutes"
+            else f"; even that takes over {plural(minutes, 'minute')}"
         )
         + "; with a larger --minutes the models would be better"
     )

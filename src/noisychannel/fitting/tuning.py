@@ -21,6 +21,7 @@ from noisychannel.evaluation.decoding import with_all_terms
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import Metric
 from noisychannel.noisy_channel import NoisyChannel
+from noisychannel.runs import RunDirectory
 from noisychannel.systems import System
 from noisychannel.tuning import CandidatePool, TuningResult, tune
 from noisychannel.tuning.confidence import fit_confidence, judged_lists
@@ -188,7 +189,8 @@ class FoldTuning:
         roles = {"direct": part.direct, "channel": part.direct, "lm": part.lm}
         terms = self._terms(part)
         weights = Weights(extra=dict.fromkeys(terms, 1.0))
-        model = NoisyChannel.load(part.direct, None, weights, self.settings, self.device, roles, terms)
+        run = RunDirectory.open(part.direct)
+        model = NoisyChannel.load(run, None, weights, self.settings, self.device, roles, terms)
         return model.reweighted(DIRECT)
 
     def _terms(self, part: HeldOutPart) -> dict[str, TermSource]:

@@ -13,11 +13,12 @@ from noisychannel import __version__
 from noisychannel.arguments import option_name
 from noisychannel.atomic import cannot_write, write_text
 from noisychannel.errors import BadInputError
+from noisychannel.fitting import rules
 from noisychannel.fitting.estimate import Estimate
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.options import FitOptions, UserData
 from noisychannel.fitting.plan import Plan
-from noisychannel.run_files import FIT, WORK, RunFiles
+from noisychannel.run_files import FIT, PLAN, WORK, RunFiles
 from noisychannel.runs import RunDirectory
 from noisychannel.schemas import Record, read_record
 from noisychannel.training.lock import locked_run
@@ -40,6 +41,17 @@ class Begun(Record):
     """Checksums of the pairs and the words."""
     facts: Facts
     plan: Plan
+    minutes: float | None = None
+    """The time that the plan was made for; not recorded by earlier versions."""
+
+    @property
+    def trained(self) -> float:
+        """The share of the updates that the rules want: less than 1 if there is too little time for them."""
+        return self.plan.updates / rules.updates(self.facts.pairs)
+
+    def planned_for(self, minutes: float) -> str:
+        """The time of the plan, in words, if it was made for another one than this; else empty."""
+        return f"--minutes {self.minutes:g}" if self.minutes not in (None, minutes) else ""
 
 
 @dataclass(frozen=True)
@@ -129,11 +141,11 @@ class Work:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise cannot_write(self.path, error) from error
-        write_text(self.path / "plan.json", json.dumps(asdict(begun), ensure_ascii=False, indent=1) + "\n")
+        write_text(self.path / PLAN, json.dumps(asdict(begun), ensure_ascii=False, indent=1) + "\n")
 
     def begun(self) -> Begun | None:
         """What an unfinished fit planned."""
-        file = self.path / "plan.json"
+        file = self.path / PLAN
         return read_record(file, Begun, "start over (--overwrite)", [FORMAT]) if file.exists() else None
 
     def done(self) -> Done | None:
@@ -190,7 +202,7 @@ def check_same(before: Begun, options: FitOptions, files: Mapping[str, list[str]
 
 
 def begun_now(options: FitOptions, files: Mapping[str, list[str]], facts: Facts, plan: Plan) -> Begun:
-    return Begun(__version__, FORMAT, options.chosen, dict(files), facts, plan)
+    return Begun(__version__, FORMAT, options.chosen, dict(files), facts, plan, options.minutes)
 
 
 def checksums_of(data: UserData) -> dict[str, list[str]]:

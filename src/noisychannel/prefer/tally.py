@@ -16,6 +16,7 @@ from noisychannel.prefer.agreement import exact_interval, krippendorff_alpha, pa
 from noisychannel.prefer.key import Key, KeyItem
 from noisychannel.prefer.ratings import Rating
 from noisychannel.provenance import provenance
+from noisychannel.reporting import plural
 
 Label = Literal["both bad", "both good", "A better", "B better"]
 LABELS: tuple[Label, ...] = ("both bad", "both good", "A better", "B better")
@@ -154,8 +155,8 @@ class Tally:
             return [f"{shown}."]
         left_out = [f"{count} ({reason})" for reason, count in figures["left out"].items() if count]
         notes = [
-            f"{shown}. {len(self.raters)} raters, {figures['ratings']} ratings. A segment counts with at least two "
-            "raters, at least half of them agreed, and one label in plurality. Left out: "
+            f"{shown}. {plural(len(self.raters), 'rater')}, {plural(figures['ratings'], 'rating')}. "
+            "A segment counts with at least two raters, at least half of them agreed, and one label in plurality. Left out: "
             f"{', '.join(left_out) or 'none'}.",
             f"Agreement: {_share(figures['pairwise agreement'])} of the pairs of raters; Krippendorff's alpha "
             f"(nominal) {_figure(figures['alpha'])}.",

@@ -11,8 +11,9 @@ from noisychannel.evaluation.decoding import ROUNDING, with_all_terms
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.pages import escape
 from noisychannel.pages.charts import Bar, bars, table
-from noisychannel.report.section import Section, beginning, caption, marked_text, paragraph, plural, shown_text, spread
+from noisychannel.report.section import Section, beginning, caption, marked_text, paragraph, shown_text, spread
 from noisychannel.report.subject import Subject
+from noisychannel.reporting import plural
 
 KEY, TITLE = "disagreements", "Where the channel and the direct model disagree"
 EXAMPLES = 3

@@ -5,8 +5,9 @@ from __future__ import annotations
 from noisychannel.evaluation.error_kinds import ErrorKind
 from noisychannel.evaluation.report import errors_of
 from noisychannel.pages import escape
-from noisychannel.report.section import LONGEST_TEXT, Section, caption, marked_text, paragraph, plural, shown_text
+from noisychannel.report.section import LONGEST_TEXT, Section, caption, marked_text, paragraph, shown_text
 from noisychannel.report.subject import Subject
+from noisychannel.reporting import plural
 
 KEY, TITLE = "errors", "Errors by kind"
 KINDS = 20

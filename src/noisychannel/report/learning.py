@@ -32,7 +32,7 @@ def learning_section(
         return Section(KEY, TITLE, reason=reason)
     measured = [(run, subject)]
     for name in options.curve:
-        other = RunDirectory.open(Path(name))
+        other = RunDirectory.open_finished(Path(name))
         measured.append((other, _measured(other, options, reporter)))
     metric = subject.table.metrics[0].name
     points: dict[str, list[tuple[float, MetricValue]]] = {}

@@ -53,7 +53,7 @@ def make_page(
         told.say(reason)
     of_weights = _weights_subject(run, options, subject, told)
     makers: tuple[Callable[[], Section], ...] = (
-        lambda: systems_section(run, subject, reason),
+        lambda: systems_section(run, subject),
         lambda: training_section(run),
         lambda: learning_section(run, subject, reason, options, told),
         lambda: weights_section(of_weights, reason, options.samples, options.seed),
@@ -70,11 +70,12 @@ def make_page(
             sections.append(make())
             progress(1)
     title = f"Report: {run_name(run)}"
-    body = [
-        MARK,
-        f"<header><h1>{escape(title)}</h1>{_summary(run, subject, told.warnings)}{_contents(sections)}</header>",
-    ]
-    body += ["<main>", *(_markup(section) for section in sections), "</main>", _footer(run, command)]
+    summary = _summary(run, subject, reason, told.warnings)
+    body = [MARK, f"<header><h1>{escape(title)}</h1>{summary}{_contents(sections)}</header>"]
+    # What all sections lack is said once, at the top.
+    lacking = [section for section in sections if reason and section.reason == reason]
+    shown = [_markup(section) for section in sections if section not in lacking]
+    body += ["<main>", *shown, _left_out(lacking), "</main>", _footer(run, command)]
     styles = asset("noisychannel.pages", "charts.css"), asset("noisychannel.report", "report.css")
     return document(title, "\n".join(body), styles=styles)
 
@@ -89,7 +90,7 @@ def _weights_subject(
     return subject if reason_without_items(run, on_dev) else dev_subject(run, on_dev, reporter)
 
 
-def _summary(run: RunDirectory, subject: Subject | None, warnings: Sequence[str]) -> str:
+def _summary(run: RunDirectory, subject: Subject | None, reason: str, warnings: Sequence[str]) -> str:
     """The most important number, what it was measured on, and what to know about it."""
     parts = []
     if subject is not None:
@@ -103,13 +104,15 @@ def _summary(run: RunDirectory, subject: Subject | None, warnings: Sequence[str]
         parts.append(
             paragraph(f"On {subject.data}. {subject.shown.label}: {weights_of(subject.shown)}. {made_by(run)}")
         )
+        if subject.simpler:
+            parts.append(paragraph(subject.simpler, "remark"))
         if subject.split == "dev":
             parts.append(
                 '<p class="remark"><b>Measured on dev data.</b> The weights were chosen on these data, so scores on '
                 "new inputs are likely to be lower. Name a test set for an honest measurement.</p>"
             )
     else:
-        parts.append(paragraph(made_by(run)))
+        parts += [paragraph(reason, "remark"), paragraph(made_by(run))]
     parts += [paragraph(warning, "remark") for warning in warnings]
     return f'<div class="card summary">{"".join(parts)}</div>'
 
@@ -124,6 +127,12 @@ def _contents(sections: Sequence[Section]) -> str:
 def _markup(section: Section) -> str:
     body = section.body or paragraph(f"Left out. {section.reason}", "remark")
     return f'<section id="{section.key}"><h2>{escape(section.title)}</h2>{body}</section>'
+
+
+def _left_out(sections: Sequence[Section]) -> str:
+    """The sections that have no items to look at."""
+    titles = "; ".join(section.title for section in sections)
+    return paragraph(f"Left out, for the reason at the top: {titles}.", "remark") if sections else ""
 
 
 def _footer(run: RunDirectory, command: str) -> str:

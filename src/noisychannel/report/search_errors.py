@@ -8,8 +8,9 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.evaluation.decoding import is_search_error, reference_scores
 from noisychannel.pages.charts import Bar, bars
 from noisychannel.report.disagreements import weighted_terms
-from noisychannel.report.section import Section, caption, marked_text, paragraph, plural, shown_text, spread
+from noisychannel.report.section import Section, caption, marked_text, paragraph, shown_text, spread
 from noisychannel.report.subject import Subject
+from noisychannel.reporting import plural
 
 KEY, TITLE = "search-errors", "Search errors and model errors"
 EXAMPLES = 5

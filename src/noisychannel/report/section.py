@@ -72,8 +72,3 @@ def marked_text(text: str, other: str, characters: bool) -> str:
     between = "" if characters else " "
     joined = between.join(parts).replace(f"</mark>{between}<mark>", between)
     return f'<span class="symbols">{joined}</span>'
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 item``, ``300 items``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

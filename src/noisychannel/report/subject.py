@@ -27,8 +27,7 @@ from noisychannel.evaluation.run import EvaluateOptions, evaluate_rows
 from noisychannel.evaluation.table import EvaluationTable, SystemResult
 from noisychannel.packaged import DEMO, PLACE
 from noisychannel.report.options import PageOptions
-from noisychannel.report.section import plural
-from noisychannel.reporting import Advance, Reporter
+from noisychannel.reporting import Advance, Reporter, plural
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS
 from noisychannel.tuning.run import dev_is_training, drawn_pairs
@@ -85,6 +84,24 @@ class Subject:
     def result(self) -> SystemResult:
         """The row of the system that is shown."""
         return self.table.result(self.shown.label)
+
+    @property
+    def simpler(self) -> str:
+        """A sentence if a baseline is better than every system by the first metric; else empty."""
+        metric = self.table.metrics[0]
+        if not getattr(metric, "tunable", True):
+            return ""
+        sign = 1.0 if metric.higher_is_better else -1.0
+
+        def score(result: SystemResult) -> float:
+            return sign * result.measured[metric.name].score
+
+        simple = max((one for one in self.table.results if one.baseline), key=score, default=None)
+        best = max((one for one in self.table.results if not one.baseline), key=score)
+        if simple is None or score(simple) <= score(best):
+            return ""
+        shown = [f"{one.system} ({one.measured[metric.name].score:.2f})" for one in (simple, best)]
+        return f"The baseline {shown[0]} is better here than every system of the run; the best of them is {shown[1]}."
 
     @property
     def exact(self) -> bool:
@@ -166,7 +183,10 @@ def reason_without_items(run: RunDirectory, options: PageOptions) -> str:
         return ""
     name_test = f"Name a test set: {command_line('report', run_name(run), 'TEST')}"
     if dev_is_training(run):
-        return f"fit has used all pairs for training, and has none left to look at. {name_test}"
+        return (
+            "This run was fitted with folds: it has no dev set. "
+            f"Give a test set: {command_line('report', run_name(run), 'TEST')}"
+        )
     try:
         data = DataSource(run.data_config)
         if next(iter(data.rows("dev")), None) is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from noisychannel.errors import NoisyChannelError
+from noisychannel.evaluation.baselines import LEARNT
 from noisychannel.evaluation.table import FEW_UNITS
 from noisychannel.fitting.work import Done, Work
 from noisychannel.pages.charts import Dot, dots, table
@@ -17,7 +18,7 @@ KEY, TITLE = "systems", "Systems"
 UNITS = {"accuracy": "accuracy, %", "edit_distance": "edit distance"}
 
 
-def systems_section(run: RunDirectory, subject: Subject | None, reason: str) -> Section:
+def systems_section(run: RunDirectory, subject: Subject | None) -> Section:
     """Every system: measured on the items if there are any, and as ``fit`` or ``tune`` recorded it."""
     parts, charts = [], []
     done = None
@@ -33,7 +34,7 @@ def systems_section(run: RunDirectory, subject: Subject | None, reason: str) -> 
     if subject is not None:
         parts.append(_table(subject))
     else:
-        parts.append(paragraph(f"Nothing was evaluated. {reason}", "remark"))
+        parts.append(paragraph("Nothing was evaluated.", "remark"))
     if done is not None:
         parts.append(_about_estimate(done))
     if recorded := _recorded(run):
@@ -77,7 +78,8 @@ def _table(subject: Subject) -> str:
             cells += [f"{value.score:.2f}", f"[{value.low:.2f}, {value.high:.2f}]", p_value]
         cells.append(f"{result.length_ratio:.3f}")
         own = decoded.get(result.system)
-        cells.append("made from the training pairs" if own is None else weights_of(own).removeprefix("weights "))
+        learnt = "made from the training pairs" if result.system in LEARNT else ""
+        cells.append(learnt if own is None else weights_of(own).removeprefix("weights "))
         rows.append(cells)
     return table(head, rows, text_last=True)
 

@@ -51,7 +51,7 @@ def named_runs(words: Sequence[str]) -> dict[str, RunDirectory]:
             name, path = Path(word).resolve().name, word
         if not name or not path:
             raise BadInputError(f"{word}: give a run directory, or NAME=RUN")
-        run = RunDirectory.open(Path(path))
+        run = RunDirectory.open_finished(Path(path))
         if name in found:
             raise BadInputError(f"{word}: there are two runs called {name}; name one otherwise, such as other={path}")
         if groups := [group for group in run.header().groups if group]:

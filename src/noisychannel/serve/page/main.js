@@ -110,7 +110,7 @@ function showRemarks() {
   const { unknown_symbols: symbols, unknown_features: tags } = state.answer;
   const parts = [];
   if (symbols.length) parts.push(`The models do not know ${[...new Set(symbols)].map((one) => `“${one}”`).join(", ")}.`);
-  if (tags.length) parts.push(`They do not know the tags ${tags.join(", ")}.`);
+  if (tags.length) parts.push(`The models do not know the ${tags.length === 1 ? "tag" : "tags"} ${tags.join(", ")}.`);
   $("remarks").textContent = parts.join(" ");
   $("remarks").hidden = !parts.length;
 }
