@@ -453,6 +453,27 @@ def test_the_table(tmp_path: Path) -> None:
     assert record == json.loads(shown("prefer", "tally", file, "--key", where, "--allow-artificial", "--json", "-"))
 
 
+def test_trials_are_left_out_and_said(tmp_path: Path) -> None:
+    _, _, key = toy_page(tmp_path)
+    where = tmp_path / "page.key.json"
+    made = [artificial(key, item.id, rater, "A better") for item in key.items[:2] for rater in ("Ann", "Bob")]
+    real = [replace(one, artificial=False) for one in made]
+    again = artificial(key, key.items[0].id, "Ann", "B better")  # a trial, later than her rating
+    undone = artificial(key, key.items[3].id, "Ann", "B better")
+    trials = [again, artificial(key, key.items[2].id, "Cy", "both bad"), undone, taken_back(undone)]
+    mixed = write_ratings(tmp_path / "mixed.jsonl", [*real, *trials])
+    done = run_here(["prefer", "tally", mixed, "--key", str(where), "--json", "-"], b"")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.decode() == f"{COMPLAINT}2 artificial ratings (trials or tests) were left out\n"
+    alone = shown("prefer", "tally", write_ratings(tmp_path / "real.jsonl", real), "--key", where, "--json", "-")
+    assert json.loads(done.stdout) == json.loads(alone)
+    assert json.loads(alone)["raters"] == {"ann": 2, "bob": 2}
+    line = complaint("prefer", "tally", write_ratings(tmp_path / "trials.jsonl", trials), "--key", where)
+    assert line.startswith(f"{tmp_path / 'trials.jsonl'}: all ratings are artificial (trials or tests); ")
+    told = shown("prefer", "tally", tmp_path / "trials.jsonl", "--key", where, "--allow-artificial")
+    assert told.startswith("ARTIFICIAL RATINGS")
+
+
 def test_without_ratings_nothing_is_invented(tmp_path: Path) -> None:
     toy_page(tmp_path)
     text = shown("prefer", "tally", write_ratings(tmp_path / "r.jsonl", []), "--key", tmp_path / "page.key.json")
@@ -479,7 +500,6 @@ def test_bad_ratings_are_one_line(tmp_path: Path) -> None:
         return line
 
     real = replace(good, artificial=False)
-    assert "an artificial rating" in refusal(real, good)
     assert f"but the key is of page '{key.page}'" in refusal(replace(real, page="0" * 16))
     assert "the page has no item 'nothing'" in refusal(real, replace(real, item="nothing"))
     assert "not JSON" in refusal(real, '{"format": 1')
