@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from noisychannel import NoisyChannel
 from noisychannel.serve.pages import main_page
-from serving import Running, running
+from serving import Running, demo, running, toy_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = [
@@ -212,6 +213,27 @@ def test_problems_are_told(visit: Visit) -> None:
     assert page.get_by_role("button", name="Decode", exact=True).is_enabled()
     assert len(visit.problems) == 1, "the browser tells of the status"
     assert "422" in visit.problems.pop()
+
+
+def test_tags_that_are_missing_are_told_beside_their_field(browser: Any, tmp_path: Path) -> None:
+    with running([demo(), toy_run(tmp_path, "characters", "N;PL")]) as server:
+        visit = Visit(browser, server.address)
+        page = visit.open()
+        page.get_by_label("Run").select_option("toy")
+        page.get_by_role("textbox", name="Input").fill("ab")
+        page.keyboard.press("Enter")
+        problem = page.locator("#tags-field [role=alert]")
+        problem.wait_for()
+        assert problem.inner_text() == "This run needs tags, such as N;PL."
+        assert page.get_by_label("Tags").evaluate("field => field === document.activeElement")
+        assert not any("/api/explain" in url for url in visit.asked)
+        page.get_by_label("Tags").fill("N;PL")
+        assert problem.is_hidden()
+        page.keyboard.press("Enter")
+        visit.decoded("ab")
+        assert any("/api/explain" in url for url in visit.asked)
+        assert visit.problems == []
+        visit.context.close()
 
 
 def test_texts_stay_texts(visit: Visit) -> None:

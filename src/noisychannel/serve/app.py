@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from noisychannel import __version__
 from noisychannel.errors import BadInputError, NoisyChannelError
-from noisychannel.serve import schema
+from noisychannel.serve import refusals, schema
 from noisychannel.serve.guard import Guard
 from noisychannel.serve.limits import EXPLAINED, Limits
 from noisychannel.serve.measures import CONTENT_TYPE, Measures
@@ -155,11 +155,10 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: HTTPRequest, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
         if first["type"] == "json_invalid":
+            where = ".".join(str(part) for part in first["loc"] if part != "body")
             return problem(400, f"the body is not JSON: {first.get('ctx', {}).get('error', '')} at character {where}")
-        reason = first["msg"].removeprefix("Value error, ")
-        return problem(422, f"{where}: {reason}" if where else reason)
+        return problem(422, refusals.reason(request.url.path, first))
 
     @app.exception_handler(NoisyChannelError)
     async def refused(request: HTTPRequest, error: NoisyChannelError) -> Response:

@@ -32,11 +32,18 @@ function say(text, bad = false) {
 const runNow = () => state.server.runs.find((run) => run.name === $("run").value) || state.server.runs[0];
 const systemNow = () => runNow().systems.find((system) => system.name === $("system").value);
 
+function sayTags(text) {
+  $("tags-problem").textContent = text;
+  $("tags-problem").hidden = !text;
+  $("tags").setAttribute("aria-invalid", text ? "true" : "false");
+}
+
 function showRun() {
   const run = runNow();
   $("system").replaceChildren(...run.systems.map((system) => element("option", { value: system.name }, system.name)));
   $("system").value = run.default_system;
   $("tags-field").hidden = !run.needs_features;
+  sayTags("");
   $("tags").placeholder = run.features.slice(0, 2).join(run.feature_separator);
   $("known-tags").replaceChildren(...run.features.map((tag) => element("option", { value: tag })));
   const separator = run.feature_separator;
@@ -65,8 +72,14 @@ async function decode(own, view = null) {
   }
   const number = ++state.asked;
   const run = runNow();
-  const n = Math.min(Math.max(1, Math.round(Number($("n-best").value)) || 5), state.server.limits.max_n_best);
   const features = run.needs_features ? $("tags").value.split(run.feature_separator).map((tag) => tag.trim()).filter(Boolean) : [];
+  if (run.needs_features && !features.length) {
+    sayTags(`This run needs tags${$("tags").placeholder && `, such as ${$("tags").placeholder}`}.`);
+    $("tags").focus();
+    return;
+  }
+  sayTags("");
+  const n = Math.min(Math.max(1, Math.round(Number($("n-best").value)) || 5), state.server.limits.max_n_best);
   say("Decoding …");
   $("decode").disabled = true;
   try {
@@ -225,5 +238,6 @@ $("token").addEventListener("change", () => {
   $("token").value = "";
   state.started = start();
 });
+$("tags").addEventListener("input", () => sayTags(""));
 window.addEventListener("popstate", () => state.server && restore());
 state.started = start();
