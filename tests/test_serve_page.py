@@ -12,7 +12,7 @@ import pytest
 
 from noisychannel import NoisyChannel
 from noisychannel.serve.pages import main_page
-from serving import Running, demo, running, toy_run
+from serving import GatedRun, Running, demo, running, toy_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = [
@@ -232,6 +232,23 @@ def test_tags_that_are_missing_are_told_beside_their_field(browser: Any, tmp_pat
         page.keyboard.press("Enter")
         visit.decoded("ab")
         assert any("/api/explain" in url for url in visit.asked)
+        assert visit.problems == []
+        visit.context.close()
+
+
+def test_the_newest_input_is_decoded_even_while_another_one_is(browser: Any) -> None:
+    gated = GatedRun()
+    with running([gated]) as server:
+        visit = Visit(browser, server.address)
+        page = visit.open()
+        for text in ("Land", "Tal", "Baum", "Baum"):
+            page.get_by_role("textbox", name="Input").fill(text)
+            page.keyboard.press("Enter")
+            assert gated.working.wait(30)
+        gated.gate.set()
+        visit.decoded("Baum")
+        assert visit.outputs()[0] == "Bäumen"
+        assert sum("/api/explain" in url for url in visit.asked) == 3, "the same input is not sent twice"
         assert visit.problems == []
         visit.context.close()
 

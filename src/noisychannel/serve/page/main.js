@@ -1,16 +1,16 @@
 "use strict";
 // The page: what is typed, what the server answers, what the sliders change.
 
-const state = { server: null, answer: null, searched: {}, weights: {}, tuned: {}, selected: 0, own: null, open: new Set(), asked: 0, started: null };
+const state = { server: null, answer: null, searched: {}, weights: {}, tuned: {}, selected: 0, own: null, open: new Set(), asked: 0, running: null, started: null };
 
-async function ask(path, body) {
+async function ask(path, body, signal) {
   const headers = {};
   const token = sessionStorage.getItem("token");
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body) headers["Content-Type"] = "application/json";
   let response;
   try {
-    response = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body) });
+    response = await fetch(path, { method: body ? "POST" : "GET", headers, signal, body: body && JSON.stringify(body) });
   } catch {
     throw new Error("The server does not answer.");
   }
@@ -62,6 +62,14 @@ function showRun() {
   $("examples").replaceChildren(element("span", {}, "Try:"), ...examples);
 }
 
+// The newest input counts: what is being decoded for an older one is of no use, and the server drops what nobody waits for.
+function stopAsking() {
+  state.asked += 1;
+  state.running?.request.abort();
+  state.running = null;
+  say("");
+}
+
 // own: weights to search with in place of the tuned ones. view: what a link says about sliders and selection.
 async function decode(own, view = null) {
   const input = $("input").value.trim();
@@ -70,23 +78,27 @@ async function decode(own, view = null) {
     $("input").focus();
     return;
   }
-  const number = ++state.asked;
   const run = runNow();
   const features = run.needs_features ? $("tags").value.split(run.feature_separator).map((tag) => tag.trim()).filter(Boolean) : [];
   if (run.needs_features && !features.length) {
+    stopAsking();
     sayTags(`This run needs tags${$("tags").placeholder && `, such as ${$("tags").placeholder}`}.`);
     $("tags").focus();
     return;
   }
   sayTags("");
   const n = Math.min(Math.max(1, Math.round(Number($("n-best").value)) || 5), state.server.limits.max_n_best);
+  const body = { run: run.name, system: $("system").value, input, features, n_best: n };
+  if (own) body.weights = own;
+  const wanted = JSON.stringify([body, view]);
+  if (state.running?.wanted === wanted) return; // a key that is held down must not start the same search again and again
+  stopAsking();
+  const number = state.asked;
+  state.running = { wanted, request: new AbortController() };
   say("Decoding …");
-  $("decode").disabled = true;
   try {
-    const body = { run: run.name, system: $("system").value, input, features, n_best: n };
-    if (own) body.weights = own;
     const began = performance.now();
-    const answer = await ask("/api/explain", body);
+    const answer = await ask("/api/explain", body, state.running.request.signal);
     if (number !== state.asked) return;
     show(answer, own, view);
     const seconds = (performance.now() - began) / 1000;
@@ -95,7 +107,7 @@ async function decode(own, view = null) {
   } catch (error) {
     if (number === state.asked) say(error.message, true);
   } finally {
-    if (number === state.asked) $("decode").disabled = false;
+    if (number === state.asked) state.running = null;
   }
 }
 
