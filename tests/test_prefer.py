@@ -508,6 +508,26 @@ def test_bad_ratings_are_one_line(tmp_path: Path) -> None:
     assert "format" in refusal(real.json().replace('"format": 1', '"format": 2'))
 
 
+def test_exchanged_files_are_told_apart(tmp_path: Path) -> None:
+    _, _, key = toy_page(tmp_path)
+    where, good = tmp_path / "page.key.json", artificial(key, key.items[0].id, "Ann", "both bad")
+    for count in (1, 2):
+        ratings = write_ratings(tmp_path / "r.jsonl", [good] * count)
+        line = complaint("prefer", "tally", where, "--key", ratings)
+        assert line.startswith(f"{ratings} is no key (is it a file of ratings?)")
+    assert "page.html is no key" in complaint("prefer", "tally", ratings, "--key", tmp_path / "page.html")
+    assert f"{where} is no file of ratings (is it a key?)" in complaint("prefer", "tally", where, "--key", where)
+    where.write_text(where.read_text()[:-20])
+    done = run_here(["prefer", "tally", ratings, "--key", str(where)], b"")
+    assert "damaged" in done.stderr.decode()
+
+
+def test_an_unknown_system_lists_the_known_ones_once(tmp_path: Path) -> None:
+    file = evaluated(tmp_path / "one.tsv", [("x", "SG", "x1", "x2")])
+    line = complaint("prefer", f"{file}:zzz", f"{file}:direct", "--page", tmp_path / "p.html")
+    assert line == f"{file}: no system 'zzz'; it has 'direct', 'direct+lm'"
+
+
 def test_a_damaged_file_of_evaluate_is_one_line(tmp_path: Path) -> None:
     rows = [("x", "SG", "x1", "x2"), ("y", "SG", "y1", "y2")]
     for suffix, before, after, expected in (

@@ -186,7 +186,7 @@ def test_a_port_in_use_and_a_file_in_use_are_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert (
-            complaint("--port", port)
+            complaint("--port", port, code=1)
             == f"noisychannel: --port: {port} is in use; stop the other program, or give another port"
         )
     with RatingsFile(tmp_path / "page.ratings.jsonl", page):

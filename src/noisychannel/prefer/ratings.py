@@ -90,6 +90,8 @@ def read_ratings(
         for line in read_lines(file):
             if not line.text.strip():
                 continue
+            if not line.text.lstrip().startswith('{"'):
+                raise BadInputError(f"{line.where}: no rating; {file} is no file of ratings (is it a key?)")
             try:
                 rating = parse_record(line.text, Rating, Path(line.where), AGAIN)
             except NoisyChannelError as error:

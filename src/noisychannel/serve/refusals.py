@@ -32,6 +32,17 @@ def _plain(path: str, place: list[str | int], error: Mapping[str, Any]) -> str |
     """In words of the interface; None if those of pydantic will do."""
     if error["type"] == "extra_forbidden":
         return f"there is no such key{_suggestion(path, place)}"
+    match error["type"], place:
+        case "list_type", [*_, "features"]:
+            return 'must be a list of texts, such as ["N", "DAT", "PL"]'
+        case (("model_type" | "model_attributes_type" | "dict_type"), ["inputs", int()]):
+            return 'must be an object with text, such as {"text": "Baum"}'
+        case (("model_type" | "model_attributes_type" | "dict_type"), []):
+            return "the body must be a JSON object; see /docs"
+        case "string_type", _:
+            return "must be a text"
+        case "missing", [_, *_]:
+            return "is missing"
     return None
 
 
