@@ -269,6 +269,7 @@ def test_paths_and_methods(server: Running) -> None:
     assert server.get("/healthz").json()["status"] == "ok"
     assert server.get("/favicon.ico").status_code == 204
     reference = server.get("/docs").text
+    assert f"curl {server.address}api/decode" in reference, "the address that it was asked at"
     for path in ("/api/decode", "/api/explain", "/api/score", "/api/rerank", "/api/runs"):
         assert path in reference
     assert not re.search(r'(src|href)="(?![/#])', reference), "no external assets"

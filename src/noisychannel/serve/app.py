@@ -118,7 +118,6 @@ def _add_answers(app: FastAPI, service: Service) -> None:
 
 def _add_pages(app: FastAPI, service: Service) -> None:
     page = main_page()
-    shown: list[Page] = []  # the reference is made when it is first asked for
 
     @app.get("/healthz", responses={503: {"description": "The server is stopping."}}, tags=["server"])
     async def healthz() -> Response:
@@ -140,10 +139,8 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         return Response(status_code=204)  # browsers ask for one
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        if not shown:
-            shown.append(reference_page(app.openapi()))
-        return page_answer(shown[0])
+    async def docs(request: HTTPRequest) -> Response:
+        return page_answer(reference_page(app.openapi(), f"{request.url.scheme}://{request.url.netloc}"))
 
 
 def _add_errors(app: FastAPI) -> None:
