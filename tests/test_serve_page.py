@@ -253,6 +253,24 @@ def test_the_newest_input_is_decoded_even_while_another_one_is(browser: Any) -> 
         visit.context.close()
 
 
+def test_a_link_to_what_is_not_served_says_so(visit: Visit) -> None:
+    page = visit.open("#run=gone&system=direct%2Bnews&input=Baum")
+    visit.decoded("Baum")
+    said = "The link names a run “gone” and a system “direct+news” that this server does not have; this is demo, "
+    assert page.locator("#link-problem").inner_text() == said + "direct+channel+lm."
+    page.get_by_role("button", name="Lehrerin").click()
+    visit.decoded("Lehrerin")
+    assert page.locator("#link-problem").is_hidden()
+
+
+def test_the_tree_has_the_costs_of_the_list(visit: Visit) -> None:
+    page = visit.open("#input=Baum")
+    visit.decoded("Baum")
+    cost = float(page.locator("#outputs .cost").first.inner_text())
+    assert cost > 0
+    assert float(page.locator("#tree g.best .score").text_content()) == pytest.approx(cost, abs=0.011)
+
+
 def test_texts_stay_texts(visit: Visit) -> None:
     page = visit.open()
     page.get_by_role("textbox", name="Input").fill(HOSTILE)

@@ -38,13 +38,19 @@ function sayTags(text) {
   $("tags").setAttribute("aria-invalid", text ? "true" : "false");
 }
 
+function sayLink(text) {
+  $("link-problem").textContent = text;
+  $("link-problem").hidden = !text;
+}
+
 function showRun() {
   const run = runNow();
   $("system").replaceChildren(...run.systems.map((system) => element("option", { value: system.name }, system.name)));
   $("system").value = run.default_system;
   $("tags-field").hidden = !run.needs_features;
   sayTags("");
-  $("tags").placeholder = run.features.slice(0, 2).join(run.feature_separator);
+  const tagged = run.examples.find(({ features }) => features.length); // their order counts
+  $("tags").placeholder = (tagged ? tagged.features : run.features.slice(0, 2)).join(run.feature_separator);
   $("known-tags").replaceChildren(...run.features.map((tag) => element("option", { value: tag })));
   const separator = run.feature_separator;
   let written = 0; // long examples would fill the page
@@ -72,6 +78,7 @@ function stopAsking() {
 
 // own: weights to search with in place of the tuned ones. view: what a link says about sliders and selection.
 async function decode(own, view = null) {
+  if (!view) sayLink("");
   const input = $("input").value.trim();
   if (!input) {
     say("Type an input.", true);
@@ -198,9 +205,13 @@ function remember(entry) {
 
 function restore() {
   const view = readView(location.hash);
+  const missing = [];
   if (state.server.runs.some((run) => run.name === view.run)) $("run").value = view.run;
+  else if (view.run) missing.push(`run “${view.run}”`);
   showRun();
   if (runNow().systems.some((system) => system.name === view.system)) $("system").value = view.system;
+  else if (view.system) missing.push(`system “${view.system}”`);
+  sayLink(missing.length ? `The link names a ${missing.join(" and a ")} that this server does not have; this is ${runNow().name}, ${$("system").value}.` : "");
   if (!view.input) return; // what was typed while the page was loading stays
   $("input").value = view.input;
   $("tags").value = view.tags;
