@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from commands import run_here
-from noisychannel.errors import NoisyChannelError
+from noisychannel.errors import NoisyChannelError, missing_extra
 from noisychannel.prefer.page import read_page
 from noisychannel.prefer.ratings import Rating, read_ratings
 from noisychannel.prefer.ratings_file import RatingsFile
@@ -226,3 +226,4 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
                 store.add(ratings[2:4])
         store.add(ratings[4:5])
     assert read_ratings([str(tmp_path / "r.jsonl")], key, True) == [*ratings[:2], ratings[4]]
+    assert "needs the packages fastapi and uvicorn: " in str(missing_extra("fastapi and uvicorn", "serve", "serve"))
