@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -22,12 +23,28 @@ from noisychannel.serve.limits import Limits
 from noisychannel.serve.served_run import ServedRun
 from noisychannel.serve.server import Server, address_of, bind
 from noisychannel.serve.tasks import Task, TaskSettings
+from noisychannel.training.run import train_run
+from toys import tag, toy_config
 
 
 @cache
 def demo() -> ServedRun:
     """The run of the package."""
     return ServedRun("demo", RunDirectory.open(Path("demo")), "cpu", Limits(), Silent())
+
+
+def toy_run(directory: Path, units: str, features: str = "") -> ServedRun:
+    """A run of a toy task, which one epoch has not taught much."""
+    config = toy_config(directory, models=("direct", "channel", "lm"), rows=40, max_epochs=1)
+    if features:
+        tag(config, features)
+    for file in (*config.data.train, *config.data.dev):
+        if units == "words":
+            text = Path(file).read_text()
+            Path(file).write_text("".join(" ".join(c) if c.isalpha() else c for c in re.split(r"(\w+)", text)))
+    config.data.input.units = config.data.output.units = units  # type: ignore[assignment]
+    train_run(config, lambda event: None, lambda line: None)
+    return ServedRun("toy", RunDirectory.open(Path(config.run_dir)), "cpu", Limits(), Silent())
 
 
 class GatedRun(ServedRun):

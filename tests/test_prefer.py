@@ -455,6 +455,27 @@ def test_the_table(tmp_path: Path) -> None:
     assert record == json.loads(shown("prefer", "tally", file, "--key", where, "--allow-artificial", "--json", "-"))
 
 
+def test_trials_are_left_out_and_said(tmp_path: Path) -> None:
+    _, _, key = toy_page(tmp_path)
+    where = tmp_path / "page.key.json"
+    made = [artificial(key, item.id, rater, "A better") for item in key.items[:2] for rater in ("Ann", "Bob")]
+    real = [replace(one, artificial=False) for one in made]
+    again = artificial(key, key.items[0].id, "Ann", "B better")  # a trial, later than her rating
+    undone = artificial(key, key.items[3].id, "Ann", "B better")
+    trials = [again, artificial(key, key.items[2].id, "Cy", "both bad"), undone, taken_back(undone)]
+    mixed = write_ratings(tmp_path / "mixed.jsonl", [*real, *trials])
+    done = run_here(["prefer", "tally", mixed, "--key", str(where), "--json", "-"], b"")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.decode() == f"{COMPLAINT}2 artificial ratings (trials or tests) were left out\n"
+    alone = shown("prefer", "tally", write_ratings(tmp_path / "real.jsonl", real), "--key", where, "--json", "-")
+    assert json.loads(done.stdout) == json.loads(alone)
+    assert json.loads(alone)["raters"] == {"ann": 2, "bob": 2}
+    line = complaint("prefer", "tally", write_ratings(tmp_path / "trials.jsonl", trials), "--key", where)
+    assert line.startswith(f"{tmp_path / 'trials.jsonl'}: all ratings are artificial (trials or tests); ")
+    told = shown("prefer", "tally", tmp_path / "trials.jsonl", "--key", where, "--allow-artificial")
+    assert told.startswith("ARTIFICIAL RATINGS")
+
+
 def test_without_ratings_nothing_is_invented(tmp_path: Path) -> None:
     toy_page(tmp_path)
     text = shown("prefer", "tally", write_ratings(tmp_path / "r.jsonl", []), "--key", tmp_path / "page.key.json")
@@ -481,13 +502,32 @@ def test_bad_ratings_are_one_line(tmp_path: Path) -> None:
         return line
 
     real = replace(good, artificial=False)
-    assert "an artificial rating" in refusal(real, good)
     assert f"but the key is of page '{key.page}'" in refusal(replace(real, page="0" * 16))
     assert "the page has no item 'nothing'" in refusal(real, replace(real, item="nothing"))
     assert "not JSON" in refusal(real, '{"format": 1')
     for changed in ('"both bad"', "Ann", "2020-"):
         assert "damaged" in refusal(real.json().replace(changed, "" if changed == "Ann" else "1"))
     assert "format" in refusal(real.json().replace('"format": 1', '"format": 2'))
+
+
+def test_exchanged_files_are_told_apart(tmp_path: Path) -> None:
+    _, _, key = toy_page(tmp_path)
+    where, good = tmp_path / "page.key.json", artificial(key, key.items[0].id, "Ann", "both bad")
+    for count in (1, 2):
+        ratings = write_ratings(tmp_path / "r.jsonl", [good] * count)
+        line = complaint("prefer", "tally", where, "--key", ratings)
+        assert line.startswith(f"{ratings} is no key (is it a file of ratings?)")
+    assert "page.html is no key" in complaint("prefer", "tally", ratings, "--key", tmp_path / "page.html")
+    assert f"{where} is no file of ratings (is it a key?)" in complaint("prefer", "tally", where, "--key", where)
+    where.write_text(where.read_text()[:-20])
+    done = run_here(["prefer", "tally", ratings, "--key", str(where)], b"")
+    assert "damaged" in done.stderr.decode()
+
+
+def test_an_unknown_system_lists_the_known_ones_once(tmp_path: Path) -> None:
+    file = evaluated(tmp_path / "one.tsv", [("x", "SG", "x1", "x2")])
+    line = complaint("prefer", f"{file}:zzz", f"{file}:direct", "--page", tmp_path / "p.html")
+    assert line == f"{file}: no system 'zzz'; it has 'direct', 'direct+lm'"
 
 
 def test_a_damaged_file_of_evaluate_is_one_line(tmp_path: Path) -> None:

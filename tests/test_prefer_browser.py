@@ -142,6 +142,23 @@ def test_rating_undo_reload_and_download(browser: Any, tmp_path: Path) -> None:
     context.close()
 
 
+def test_a_page_becomes_a_trial_while_it_is_open(browser: Any, tmp_path: Path) -> None:
+    file, _, key = toy_page(tmp_path)
+    context = browser.new_context()
+    rater = Rater(context, address_of(file), "Ann")
+    rater.view.goto(f"{address_of(file)}#")  # the same document: only the fragment changes
+    rater.view.wait_for_selector("#trial", state="detached")
+    rater.view.evaluate("location.hash = '#trial'")
+    rater.view.wait_for_selector("#trial")
+    rater.view.fill("#rater", "Ann")
+    rater.view.keyboard.press("Enter")
+    rater.view.keyboard.press("3")
+    (rating,) = read_ratings([rater.download(tmp_path)], key, allow_artificial=True)
+    assert rating.artificial
+    assert rater.errors == []
+    context.close()
+
+
 def test_a_phone(browser: Any, tmp_path: Path) -> None:
     file, page, _ = toy_page(tmp_path)
     context = browser.new_context(viewport={"width": 360, "height": 640}, is_mobile=True, has_touch=True)

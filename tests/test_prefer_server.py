@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from commands import run_here
-from noisychannel.errors import NoisyChannelError
+from noisychannel.errors import NoisyChannelError, missing_extra
 from noisychannel.prefer.page import read_page
 from noisychannel.prefer.ratings import Rating, read_ratings
 from noisychannel.prefer.ratings_file import RatingsFile
@@ -186,7 +186,7 @@ def test_a_port_in_use_and_a_file_in_use_are_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert (
-            complaint("--port", port)
+            complaint("--port", port, code=1)
             == f"noisychannel: --port: {port} is in use; stop the other program, or give another port"
         )
     with RatingsFile(tmp_path / "page.ratings.jsonl", page):
@@ -226,3 +226,4 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
                 store.add(ratings[2:4])
         store.add(ratings[4:5])
     assert read_ratings([str(tmp_path / "r.jsonl")], key, True) == [*ratings[:2], ratings[4]]
+    assert "needs the packages fastapi and uvicorn: " in str(missing_extra("fastapi and uvicorn", "serve", "serve"))

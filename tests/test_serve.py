@@ -22,15 +22,12 @@ from noisychannel.errors import BadInputError
 from noisychannel.ids import EOS
 from noisychannel.packaged import EXAMPLES
 from noisychannel.reporting import Silent
-from noisychannel.runs import RunDirectory
 from noisychannel.serve import schema
 from noisychannel.serve.limits import Limits
 from noisychannel.serve.served_run import ServedRun
 from noisychannel.serve.tasks import Task
-from noisychannel.training.run import train_run
 from noisychannel.weights import TermSource, TunedSystem, write_systems
-from serving import GatedRun, Running, demo, running, until
-from toys import tag, toy_config
+from serving import GatedRun, Running, demo, running, toy_run, until
 
 
 @pytest.fixture(scope="module")
@@ -217,11 +214,14 @@ GOOD = {"input": "Baum"}
         ("decode", b'{"input": "a", "run": "\\ud800"}', 422, "run: must be Unicode text"),
         ("decode", b'{"input": "a", "weights": {"lm": NaN}}', 422, "the weight lm must be a finite number"),
         ("decode", b'{"input": "a", "weights": {"lm": 1e999}}', 422, "the weight lm must be a finite number"),
-        ("decode", [], 422, "valid dict"),
+        ("decode", [], 422, "the body must be a JSON object; see /docs"),
+        ("decode", {"input": "a", "features": "PL"}, 422, 'features: must be a list of texts, such as ["N"'),
+        ("decode", {"inputs": ["a"]}, 422, 'inputs.0: must be an object with text, such as {"text": "Baum"}'),
+        ("decode", {"inputs": [{}]}, 422, "inputs.0.text: is missing"),
         ("decode", {}, 422, "give either input or a list of inputs"),
         ("decode", {"input": "a", "inputs": [{"text": "a"}]}, 422, "give either input or a list of inputs"),
         ("decode", {"inputs": [{"text": "a"}], "features": ["X"]}, 422, "features belong to input"),
-        ("decode", {"input": 3}, 422, "input: "),
+        ("decode", {"input": 3}, 422, "input: must be a text"),
         ("decode", {"input": None}, 422, "give either"),
         ("decode", {"input": " "}, 422, "input: the input is blank"),
         ("decode", {"input": "a\0b"}, 422, "input: the input must not contain a NUL"),
@@ -232,7 +232,10 @@ GOOD = {"input": "Baum"}
         ("decode", {"input": "a", "n_best": 51}, 422, "n_best: is 51; at most 50"),
         ("decode", {"input": "a", "n_best": 1.5}, 422, "n_best: "),
         ("decode", {"input": "a", "n_best": True}, 422, "n_best: "),
-        ("decode", {"input": "a", "nbest": 1}, 422, "nbest: "),
+        ("decode", {"input": "a", "nbest": 1}, 422, "nbest: there is no such key; did you mean n_best?"),
+        ("explain", {"input": "a", "tags": ["PL"]}, 422, "tags: there is no such key; did you mean features?"),
+        ("decode", {"inputs": [{"text": "a", "tags": []}]}, 422, "inputs.0.tags: there is no such key; did you mean f"),
+        ("score", {"pairs": [{"input": "a", "outputs": ["b"]}]}, 422, "pairs.0.output"),
         ("decode", {"input": "a", "run": "dema"}, 404, "there is no run 'dema'; did you mean demo?"),
         ("decode", {"input": "a", "system": "direct+ml"}, 404, "did you mean direct+lm?"),
         ("decode", {"input": "a", "weights": {"ml": 1.0}}, 422, "weights: there is no term 'ml'; did you mean lm?"),
@@ -265,6 +268,7 @@ def test_paths_and_methods(server: Running) -> None:
     assert server.get("/healthz").json()["status"] == "ok"
     assert server.get("/favicon.ico").status_code == 204
     reference = server.get("/docs").text
+    assert f"curl {server.address}api/decode" in reference, "the address that it was asked at"
     for path in ("/api/decode", "/api/explain", "/api/score", "/api/rerank", "/api/runs"):
         assert path in reference
     assert not re.search(r'(src|href)="(?![/#])', reference), "no external assets"
@@ -299,19 +303,6 @@ def test_metrics_are_in_the_text_format(server: Running) -> None:
     assert counts
 
 
-def toy_run(directory: Path, units: str, features: str = "") -> ServedRun:
-    config = toy_config(directory, models=("direct", "channel", "lm"), rows=40, max_epochs=1)
-    if features:
-        tag(config, features)
-    for file in (*config.data.train, *config.data.dev):
-        if units == "words":
-            text = Path(file).read_text()
-            Path(file).write_text("".join(" ".join(c) if c.isalpha() else c for c in re.split(r"(\w+)", text)))
-    config.data.input.units = config.data.output.units = units  # type: ignore[assignment]
-    train_run(config, lambda event: None, lambda line: None)
-    return ServedRun("toy", RunDirectory.open(Path(config.run_dir)), "cpu", Limits(), Silent())
-
-
 def test_a_run_with_features_that_was_never_tuned(tmp_path: Path) -> None:
     run = toy_run(tmp_path, "characters", "N;PL")
     with running([demo(), run]) as server:
@@ -331,6 +322,20 @@ def test_a_run_with_features_that_was_never_tuned(tmp_path: Path) -> None:
         assert best["score"] == pytest.approx(best["direct"] + 0.5 * best["channel"] + 0.5 * best["lm"], abs=1e-3)
         assert set(best["extra"]) == {"seen"}
         assert server.post("/api/decode", {"input": "Baum"}).json()["run"] == "demo", "the first is the default"
+        tagged, bare = {"text": "ab", "features": ["N", "PL"]}, {"input": "ab", "outputs": ["b"]}
+        for path, body, where in (
+            ("decode", {"input": "ab"}, "input"),
+            ("explain", {"input": "ab", "features": []}, "input"),
+            ("decode", {"inputs": [tagged, {"text": "ba"}]}, "inputs.1"),
+            ("score", {"pairs": [{"input": "ab", "output": "b"}]}, "pairs.0"),
+            ("rerank", {"items": [{**bare, "features": ["N", "PL"]}, bare]}, "items.1"),
+        ):
+            refused = server.post(f"/api/{path}", {"run": "toy", **body})
+            assert (refused.status_code, refused.json()["error"]) == (
+                422,
+                f"{where}: the run toy was trained with features, and there are none; give them in the order of the "
+                'training data, such as "features": ["N", "PL"]',
+            )
 
 
 def test_terms_are_weighed_as_the_objective_weighs_them(tmp_path: Path) -> None:

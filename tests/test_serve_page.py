@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from noisychannel import NoisyChannel
 from noisychannel.serve.pages import main_page
-from serving import Running, running
+from serving import GatedRun, Running, demo, running, toy_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = [
@@ -212,6 +213,62 @@ def test_problems_are_told(visit: Visit) -> None:
     assert page.get_by_role("button", name="Decode", exact=True).is_enabled()
     assert len(visit.problems) == 1, "the browser tells of the status"
     assert "422" in visit.problems.pop()
+
+
+def test_tags_that_are_missing_are_told_beside_their_field(browser: Any, tmp_path: Path) -> None:
+    with running([demo(), toy_run(tmp_path, "characters", "N;PL")]) as server:
+        visit = Visit(browser, server.address)
+        page = visit.open()
+        page.get_by_label("Run").select_option("toy")
+        page.get_by_role("textbox", name="Input").fill("ab")
+        page.keyboard.press("Enter")
+        problem = page.locator("#tags-field [role=alert]")
+        problem.wait_for()
+        assert problem.inner_text() == "This run needs tags, such as N;PL."
+        assert page.get_by_label("Tags").evaluate("field => field === document.activeElement")
+        assert not any("/api/explain" in url for url in visit.asked)
+        page.get_by_label("Tags").fill("N;PL")
+        assert problem.is_hidden()
+        page.keyboard.press("Enter")
+        visit.decoded("ab")
+        assert any("/api/explain" in url for url in visit.asked)
+        assert visit.problems == []
+        visit.context.close()
+
+
+def test_the_newest_input_is_decoded_even_while_another_one_is(browser: Any) -> None:
+    gated = GatedRun()
+    with running([gated]) as server:
+        visit = Visit(browser, server.address)
+        page = visit.open()
+        for text in ("Land", "Tal", "Baum", "Baum"):
+            page.get_by_role("textbox", name="Input").fill(text)
+            page.keyboard.press("Enter")
+            assert gated.working.wait(30)
+        gated.gate.set()
+        visit.decoded("Baum")
+        assert visit.outputs()[0] == "Bäumen"
+        assert sum("/api/explain" in url for url in visit.asked) == 3, "the same input is not sent twice"
+        assert visit.problems == []
+        visit.context.close()
+
+
+def test_a_link_to_what_is_not_served_says_so(visit: Visit) -> None:
+    page = visit.open("#run=gone&system=direct%2Bnews&input=Baum")
+    visit.decoded("Baum")
+    said = "The link names a run “gone” and a system “direct+news” that this server does not have; this is demo, "
+    assert page.locator("#link-problem").inner_text() == said + "direct+channel+lm."
+    page.get_by_role("button", name="Lehrerin").click()
+    visit.decoded("Lehrerin")
+    assert page.locator("#link-problem").is_hidden()
+
+
+def test_the_tree_has_the_costs_of_the_list(visit: Visit) -> None:
+    page = visit.open("#input=Baum")
+    visit.decoded("Baum")
+    cost = float(page.locator("#outputs .cost").first.inner_text())
+    assert cost > 0
+    assert float(page.locator("#tree g.best .score").text_content()) == pytest.approx(cost, abs=0.011)
 
 
 def test_texts_stay_texts(visit: Visit) -> None:

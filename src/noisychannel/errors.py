@@ -21,7 +21,8 @@ class BadInputError(NoisyChannelError, ValueError):
 
 def missing_extra(package: str, extra: str, purpose: str) -> BadInputError:
     """The error for an optional package that is not installed."""
-    return BadInputError(f"{purpose} needs the package {package}: pip install 'noisychannel[{extra}]'")
+    noun = "packages" if " and " in package else "package"
+    return BadInputError(f"{purpose} needs the {noun} {package}: pip install 'noisychannel[{extra}]'")
 
 
 LIKE = 0.5

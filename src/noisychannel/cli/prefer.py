@@ -89,6 +89,7 @@ def _serve(options: ServeOptions) -> int:
 
 
 def _tally(options: TallyOptions) -> int:
+    from noisychannel.cli.progress import TerminalReporter
     from noisychannel.prefer.key import Key
     from noisychannel.prefer.ratings import read_ratings
     from noisychannel.prefer.tally import Tally
@@ -104,7 +105,8 @@ def _tally(options: TallyOptions) -> int:
         if file.exists() and any(file.samefile(other) for other in (*find_files(options.ratings), Path(options.key))):
             raise BadInputError(f"--json: {file} is a file that is read; name another file")
     key = Key.read(Path(options.key))
-    tally = Tally.of(key, read_ratings(options.ratings, key, options.allow_artificial))
+    ratings = read_ratings(options.ratings, key, options.allow_artificial, TerminalReporter().warn)
+    tally = Tally.of(key, ratings)
     if options.json != "-":
         print(tally.text(options.paper))
     if options.json is not None:

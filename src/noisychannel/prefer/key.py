@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from noisychannel import __version__
 from noisychannel.errors import BadInputError
-from noisychannel.schemas import ClosedRecord, read_record
+from noisychannel.schemas import ClosedRecord, parse_record, read_content
 
 if TYPE_CHECKING:
     from noisychannel.prefer.pairing import Comparison  # which imports torch; a server needs neither
@@ -75,7 +75,22 @@ class Key(ClosedRecord):
     def read(file: Path) -> Key:
         if not file.is_file():
             raise BadInputError(f"{file}: no such file; name the key that was written beside the page")
-        return read_record(file, Key, AGAIN, [FORMAT])
+        content = read_content(file, AGAIN)
+        if not _may_be_key(content):
+            raise BadInputError(f"{file} is no key (is it a file of ratings?); name the key written beside the page")
+        return parse_record(content, Key, file, AGAIN, [FORMAT])
+
+
+def _may_be_key(content: bytes) -> bool:
+    """Whether it is a key, if perhaps a damaged one; a file of ratings has an object in its first line."""
+    first = content.lstrip().split(b"\n", 1)[0]
+    if not first.startswith(b"{"):
+        return False
+    try:
+        record = json.loads(first)
+    except ValueError:
+        return True
+    return isinstance(record, dict) and "items" in record
 
 
 def key_file(page: Path) -> Path:

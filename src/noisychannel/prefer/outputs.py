@@ -168,4 +168,7 @@ def _unclear(file: Path, system: str, noun: str, known: Sequence[str], found: Se
         return BadInputError(f"{file}: several rows are named {shortened(system)}; name one of {listed}")
     if not system:
         return BadInputError(f"{file}: name a {noun} after a colon (FILE:{noun.upper()}); it has {listed}")
-    return BadInputError(f"{file}: no {noun} {shortened(system)}{did_you_mean(system, known)}; it has {listed}")
+    meant = did_you_mean(system, known)
+    if not meant.endswith("?"):  # it lists the names, as we do
+        meant = ""
+    return BadInputError(f"{file}: no {noun} {shortened(system)}{meant}; it has {listed}")

@@ -271,5 +271,7 @@
     else return;
     event.preventDefault();
   });
+  // Adding #trial to the address does not load the page again; without this, ratings would still be stored as real.
+  window.addEventListener("hashchange", () => { if (trial !== (location.hash === "#trial")) location.reload(); });
   showStart();
 })();

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -73,14 +73,25 @@ class Rating(ClosedRecord):
         return json.dumps(record, ensure_ascii=False)
 
 
-def read_ratings(files: Sequence[str], key: Key, allow_artificial: bool = False) -> list[Rating]:
-    """The ratings that count, in the order of time: the last one of each rater and item."""
+def read_ratings(
+    files: Sequence[str],
+    key: Key,
+    allow_artificial: bool = False,
+    warn: Callable[[str], None] = lambda line: None,
+) -> list[Rating]:
+    """The ratings that count, in the order of time: the last one of each rater and item.
+
+    Artificial ratings are left out unless they are allowed, and ``warn`` is told how many there are. They come out
+    first: a trial of a rater must not replace what the same person said in earnest.
+    """
     known = {item.id for item in key.items}
-    ratings = []
+    ratings, trials = list[Rating](), list[Rating]()
     for file in find_files(files):
         for line in read_lines(file):
             if not line.text.strip():
                 continue
+            if not line.text.lstrip().startswith('{"'):
+                raise BadInputError(f"{line.where}: no rating; {file} is no file of ratings (is it a key?)")
             try:
                 rating = parse_record(line.text, Rating, Path(line.where), AGAIN)
             except NoisyChannelError as error:
@@ -92,13 +103,21 @@ def read_ratings(files: Sequence[str], key: Key, allow_artificial: bool = False)
                 )
             if rating.item not in known:
                 raise BadInputError(f"{line.where}: the page has no item {shortened(rating.item)}; {AGAIN}")
-            if rating.artificial and not allow_artificial:
-                raise BadInputError(
-                    f"{line.where}: an artificial rating, made by a trial or a test; remove the file, or see what it "
-                    "would give with --allow-artificial"
-                )
-            ratings.append(rating)
-    return counting(ratings)
+            (trials if rating.artificial and not allow_artificial else ratings).append(rating)
+    found, left_out = counting(ratings), counting(trials)
+    if left_out and not found:
+        raise BadInputError(
+            f"{', '.join(files)}: all ratings are artificial (trials or tests); give ratings of people, or see what "
+            "these would give with --allow-artificial"
+        )
+    if left_out:
+        count = (
+            "1 artificial rating (a trial or a test) was"
+            if len(left_out) == 1
+            else (f"{len(left_out)} artificial ratings (trials or tests) were")
+        )
+        warn(f"{count} left out")
+    return found
 
 
 def counting(ratings: Iterable[Rating]) -> list[Rating]:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from noisychannel.errors import BadInputError, missing_extra
+from noisychannel.errors import BadInputError, NoisyChannelError, missing_extra
 from noisychannel.prefer.page import read_page
 from noisychannel.prefer.ratings_file import RatingsFile
 
@@ -72,7 +72,9 @@ def _listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
-            raise BadInputError(f"--port: {port} is in use; stop the other program, or give another port") from error
+            raise NoisyChannelError(
+                f"--port: {port} is in use; stop the other program, or give another port"
+            ) from error
         if error.errno == errno.EACCES:
             raise BadInputError(f"--port: {port} is not allowed; give one above 1023") from error
         raise BadInputError(f"--host: cannot listen at {host}, port {port} ({error.strerror})") from error

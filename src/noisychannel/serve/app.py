@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from noisychannel import __version__
 from noisychannel.errors import BadInputError, NoisyChannelError
-from noisychannel.serve import schema
+from noisychannel.serve import refusals, schema
 from noisychannel.serve.guard import Guard
 from noisychannel.serve.limits import EXPLAINED, Limits
 from noisychannel.serve.measures import CONTENT_TYPE, Measures
@@ -118,7 +118,6 @@ def _add_answers(app: FastAPI, service: Service) -> None:
 
 def _add_pages(app: FastAPI, service: Service) -> None:
     page = main_page()
-    shown: list[Page] = []  # the reference is made when it is first asked for
 
     @app.get("/healthz", responses={503: {"description": "The server is stopping."}}, tags=["server"])
     async def healthz() -> Response:
@@ -140,10 +139,8 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         return Response(status_code=204)  # browsers ask for one
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        if not shown:
-            shown.append(reference_page(app.openapi()))
-        return page_answer(shown[0])
+    async def docs(request: HTTPRequest) -> Response:
+        return page_answer(reference_page(app.openapi(), f"{request.url.scheme}://{request.url.netloc}"))
 
 
 def _add_errors(app: FastAPI) -> None:
@@ -155,11 +152,10 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: HTTPRequest, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
         if first["type"] == "json_invalid":
+            where = ".".join(str(part) for part in first["loc"] if part != "body")
             return problem(400, f"the body is not JSON: {first.get('ctx', {}).get('error', '')} at character {where}")
-        reason = first["msg"].removeprefix("Value error, ")
-        return problem(422, f"{where}: {reason}" if where else reason)
+        return problem(422, refusals.reason(request.url.path, first))
 
     @app.exception_handler(NoisyChannelError)
     async def refused(request: HTTPRequest, error: NoisyChannelError) -> Response:

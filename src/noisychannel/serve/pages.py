@@ -45,9 +45,10 @@ def main_page() -> Page:
     return Page.of(document("noisychannel", asset(HERE, "page.html"), styles=styles, scripts=scripts))
 
 
-def reference_page(schema: Mapping[str, Any]) -> Page:
-    """The page at /docs."""
-    return Page.of(document("noisychannel: JSON interface", reference_body(schema), styles=(asset(HERE, "page.css"),)))
+def reference_page(schema: Mapping[str, Any], address: str) -> Page:
+    """The page at /docs of a server with this address."""
+    body = reference_body(schema, address)
+    return Page.of(document("noisychannel: JSON interface", body, styles=(asset(HERE, "page.css"),)))
 
 
 def _hashes(element: str, html: str) -> list[str]:

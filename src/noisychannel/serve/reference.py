@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,8 +12,10 @@ from noisychannel.pages import escape
 Schema = Mapping[str, Any]
 
 
-def reference_body(schema: Schema) -> str:
-    """Every path with what it takes and answers."""
+def reference_body(schema: Schema, address: str) -> str:
+    """Every path with what it takes and answers, with commands for the server at this address."""
+    if not re.fullmatch(r"https?://[\w.:\[\]-]+", address, re.ASCII):
+        address = "http://127.0.0.1:8000"  # a client names its host as it likes; commands are pasted into shells
     parts = [
         f"<h1>noisychannel {escape(schema['info']['version'])}: JSON interface</h1>",
         f"<p>{escape(schema['info']['description'])} Requests and answers are JSON. A refused request has the key "
@@ -22,7 +25,7 @@ def reference_body(schema: Schema) -> str:
     used: dict[str, None] = {}
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
-            parts += _operation(schema, path, method, operation, used)
+            parts += _operation(schema, address, path, method, operation, used)
     parts.append("<h2>Objects</h2>")
     described = list(used)
     for name in described:  # grows while objects name others
@@ -34,7 +37,9 @@ def reference_body(schema: Schema) -> str:
     return "\n".join(parts)
 
 
-def _operation(schema: Schema, path: str, method: str, operation: Schema, used: dict[str, None]) -> Iterator[str]:
+def _operation(
+    schema: Schema, address: str, path: str, method: str, operation: Schema, used: dict[str, None]
+) -> Iterator[str]:
     yield f'<section class="card"><h2><code>{escape(method.upper())} {escape(path)}</code></h2>'
     yield f"<p>{_text(operation.get('description', ''))}</p>"
     if "requestBody" in operation:
@@ -42,7 +47,7 @@ def _operation(schema: Schema, path: str, method: str, operation: Schema, used: 
         yield f"<p>Takes {_kind(body, used)}. For example:</p>"
         for example in _definition(schema, body).get("examples", []):
             given = json.dumps(example, ensure_ascii=False)
-            command = f"curl http://127.0.0.1:8000{path} -H 'Content-Type: application/json' \\\n  -d '{given}'"
+            command = f"curl {address}{path} -H 'Content-Type: application/json' \\\n  -d '{given}'"
             yield f'<pre class="scroll"><code>{escape(command)}</code></pre>'
     yield '<div class="scroll"><table><thead><tr><th>status</th><th>answer</th></tr></thead><tbody>'
     for status, answer in operation["responses"].items():

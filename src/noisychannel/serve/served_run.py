@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -103,9 +104,14 @@ class ServedRun:
             raise BadInputError(f"{where}: the input is blank; give a text")
         if task.features and not self.with_features:
             raise BadInputError(f"{where}: the run {self.name} was trained without features; leave them out")
-        tags = len(task.features)  # each is a symbol of the input
+        if self.with_features and not task.features:
+            tags = json.dumps(self._usual_features(), ensure_ascii=False)
+            raise BadInputError(
+                f"{where}: the run {self.name} was trained with features, and there are none; give them in the order "
+                f'of the training data, such as "features": {tags}'
+            )
         for what, codec, text, more in (
-            ("the input", self.codecs[0], task.text, tags),
+            ("the input", self.codecs[0], task.text, len(task.features)),  # each is a symbol of the input
             *(("an output", self.codecs[1], output, 0) for output in task.outputs),
         ):
             if "\0" in text:
@@ -114,6 +120,10 @@ class ServedRun:
                 raise BadInputError(
                     f"{where}: {what} has {symbols} symbols; at most {self.limits.max_symbols} are allowed"
                 )
+
+    def _usual_features(self) -> list[str]:
+        """Those of an example, or two that the run knows."""
+        return next((one["features"] for one in self.examples if one["features"]), list(self.codecs[0].features[:2]))
 
     def answer(self, settings: TaskSettings, tasks: Sequence[Task]) -> list[dict[str, Any] | RefusedTaskError]:
         """The answers to tasks with the same settings, ready for JSON."""

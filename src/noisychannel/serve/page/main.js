@@ -1,16 +1,16 @@
 "use strict";
 // The page: what is typed, what the server answers, what the sliders change.
 
-const state = { server: null, answer: null, searched: {}, weights: {}, tuned: {}, selected: 0, own: null, open: new Set(), asked: 0, started: null };
+const state = { server: null, answer: null, searched: {}, weights: {}, tuned: {}, selected: 0, own: null, open: new Set(), asked: 0, running: null, started: null };
 
-async function ask(path, body) {
+async function ask(path, body, signal) {
   const headers = {};
   const token = sessionStorage.getItem("token");
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body) headers["Content-Type"] = "application/json";
   let response;
   try {
-    response = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body) });
+    response = await fetch(path, { method: body ? "POST" : "GET", headers, signal, body: body && JSON.stringify(body) });
   } catch {
     throw new Error("The server does not answer.");
   }
@@ -32,12 +32,25 @@ function say(text, bad = false) {
 const runNow = () => state.server.runs.find((run) => run.name === $("run").value) || state.server.runs[0];
 const systemNow = () => runNow().systems.find((system) => system.name === $("system").value);
 
+function sayTags(text) {
+  $("tags-problem").textContent = text;
+  $("tags-problem").hidden = !text;
+  $("tags").setAttribute("aria-invalid", text ? "true" : "false");
+}
+
+function sayLink(text) {
+  $("link-problem").textContent = text;
+  $("link-problem").hidden = !text;
+}
+
 function showRun() {
   const run = runNow();
   $("system").replaceChildren(...run.systems.map((system) => element("option", { value: system.name }, system.name)));
   $("system").value = run.default_system;
   $("tags-field").hidden = !run.needs_features;
-  $("tags").placeholder = run.features.slice(0, 2).join(run.feature_separator);
+  sayTags("");
+  const tagged = run.examples.find(({ features }) => features.length); // their order counts
+  $("tags").placeholder = (tagged ? tagged.features : run.features.slice(0, 2)).join(run.feature_separator);
   $("known-tags").replaceChildren(...run.features.map((tag) => element("option", { value: tag })));
   const separator = run.feature_separator;
   let written = 0; // long examples would fill the page
@@ -55,25 +68,44 @@ function showRun() {
   $("examples").replaceChildren(element("span", {}, "Try:"), ...examples);
 }
 
+// The newest input counts: what is being decoded for an older one is of no use, and the server drops what nobody waits for.
+function stopAsking() {
+  state.asked += 1;
+  state.running?.request.abort();
+  state.running = null;
+  say("");
+}
+
 // own: weights to search with in place of the tuned ones. view: what a link says about sliders and selection.
 async function decode(own, view = null) {
+  if (!view) sayLink("");
   const input = $("input").value.trim();
   if (!input) {
     say("Type an input.", true);
     $("input").focus();
     return;
   }
-  const number = ++state.asked;
   const run = runNow();
-  const n = Math.min(Math.max(1, Math.round(Number($("n-best").value)) || 5), state.server.limits.max_n_best);
   const features = run.needs_features ? $("tags").value.split(run.feature_separator).map((tag) => tag.trim()).filter(Boolean) : [];
+  if (run.needs_features && !features.length) {
+    stopAsking();
+    sayTags(`This run needs tags${$("tags").placeholder && `, such as ${$("tags").placeholder}`}.`);
+    $("tags").focus();
+    return;
+  }
+  sayTags("");
+  const n = Math.min(Math.max(1, Math.round(Number($("n-best").value)) || 5), state.server.limits.max_n_best);
+  const body = { run: run.name, system: $("system").value, input, features, n_best: n };
+  if (own) body.weights = own;
+  const wanted = JSON.stringify([body, view]);
+  if (state.running?.wanted === wanted) return; // a key that is held down must not start the same search again and again
+  stopAsking();
+  const number = state.asked;
+  state.running = { wanted, request: new AbortController() };
   say("Decoding …");
-  $("decode").disabled = true;
   try {
-    const body = { run: run.name, system: $("system").value, input, features, n_best: n };
-    if (own) body.weights = own;
     const began = performance.now();
-    const answer = await ask("/api/explain", body);
+    const answer = await ask("/api/explain", body, state.running.request.signal);
     if (number !== state.asked) return;
     show(answer, own, view);
     const seconds = (performance.now() - began) / 1000;
@@ -82,7 +114,7 @@ async function decode(own, view = null) {
   } catch (error) {
     if (number === state.asked) say(error.message, true);
   } finally {
-    if (number === state.asked) $("decode").disabled = false;
+    if (number === state.asked) state.running = null;
   }
 }
 
@@ -173,9 +205,13 @@ function remember(entry) {
 
 function restore() {
   const view = readView(location.hash);
+  const missing = [];
   if (state.server.runs.some((run) => run.name === view.run)) $("run").value = view.run;
+  else if (view.run) missing.push(`run “${view.run}”`);
   showRun();
   if (runNow().systems.some((system) => system.name === view.system)) $("system").value = view.system;
+  else if (view.system) missing.push(`system “${view.system}”`);
+  sayLink(missing.length ? `The link names a ${missing.join(" and a ")} that this server does not have; this is ${runNow().name}, ${$("system").value}.` : "");
   if (!view.input) return; // what was typed while the page was loading stays
   $("input").value = view.input;
   $("tags").value = view.tags;
@@ -225,5 +261,6 @@ $("token").addEventListener("change", () => {
   $("token").value = "";
   state.started = start();
 });
+$("tags").addEventListener("input", () => sayTags(""));
 window.addEventListener("popstate", () => state.server && restore());
 state.started = start();

@@ -25,6 +25,9 @@ function grown(tree, ranks) {
   return nodes;
 }
 
+// As in the list of outputs.
+const costOf = (node) => (node.score === null ? null : -node.score);
+
 const visibleChildren = (node, open) => node.children.filter((child) => child.kept || open.has(node.n));
 
 function showTree(tree, place, open) {
@@ -35,7 +38,7 @@ function showTree(tree, place, open) {
   const number = nodes.length - 1;
   const some = tree.left_out ? ` The best ${number} of them are here.` : "";
   $("tree-hint").textContent = `${number + tree.left_out} beginnings of outputs survived in some cell of the search.${some} ` +
-    "The thick line leads to the output that is selected above, ▪ is the end. Press +n to see n rivals that lost.";
+    "The thick line leads to the output that is selected above, ▪ is the end. Numbers are costs: lower is better. Press +n to see n rivals that lost.";
   drawTree(tree, place, open, nodes);
   showSteps(nodes);
 }
@@ -68,12 +71,12 @@ function drawTree(tree, place, open, nodes) {
     const kind = node.best ? "best" : node.kept ? "kept" : "lost";
     const hidden = node.children.filter((child) => !child.kept).length;
     const about = node.n === 0 ? "the empty output" :
-      `${node.prefix.map(spoken).join(" ")}: objective ${fixed(node.score)}` +
+      `${node.prefix.map(spoken).join(" ")}: cost ${fixed(costOf(node))}` +
       (node.complete ? ", complete" : `, survived in ${node.cells.length} cell${node.cells.length === 1 ? "" : "s"}`);
     const group = drawn("g", { class: kind, transform: `translate(${x(node)} ${y(node)})` }, drawn("title", {}, about),
       drawn("rect", { x: 0, y: -12, width: wide, height: 24, rx: 6 }),
       drawn("text", { x: wide / 2, y: 5, "text-anchor": "middle", "font-size": 14 }, shown(node.symbol) || "•"));
-    if (node.complete) group.append(drawn("text", { class: "score", x: wide + 6, y: 4 }, fixed(node.score)));
+    if (node.complete) group.append(drawn("text", { class: "score", x: wide + 6, y: 4 }, fixed(costOf(node))));
     if (hidden) {
       const label = open.has(node.n) ? "−" : `+${hidden}`;
       group.append(drawn("text", { class: "more", x: wide + 2, y: -4 }, label));
@@ -105,7 +108,7 @@ function showSteps(nodes) {
   for (const node of nodes.slice(1)) (steps[node.prefix.length - 1] ??= []).push(node);
   $("tree-text").replaceChildren(...steps.map((step) => {
     const listed = [...step].sort((a, b) => b.best - a.best || b.score - a.score).slice(0, LISTED);
-    const texts = listed.map((node) => `${node.prefix.map(shown).join("")} (${fixed(node.score)})${node.best ? " *" : ""}`);
+    const texts = listed.map((node) => `${node.prefix.map(shown).join("")} (${fixed(costOf(node))})${node.best ? " *" : ""}`);
     const rest = step.length > LISTED ? `, and ${step.length - LISTED} more` : "";
     return element("li", {}, texts.join(", ") + rest);
   }));
