@@ -156,8 +156,8 @@ class Tally:
         left_out = [f"{count} ({reason})" for reason, count in figures["left out"].items() if count]
         notes = [
             f"{shown}. {plural(len(self.raters), 'rater')}, {plural(figures['ratings'], 'rating')}. "
-            "A segment counts with at least two raters, at least half of them agreed, and one label in plurality. Left out: "
-            f"{', '.join(left_out) or 'none'}.",
+            "A segment counts with at least two raters, at least half of them agreed, and one label in plurality. "
+            f"Left out: {', '.join(left_out) or 'none'}.",
             f"Agreement: {_share(figures['pairwise agreement'])} of the pairs of raters; Krippendorff's alpha "
             f"(nominal) {_figure(figures['alpha'])}.",
         ]
