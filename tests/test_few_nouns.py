@@ -105,3 +105,5 @@ def test_nouns_have_the_block_and_verbs_do_not() -> None:
     assert f"{PAPER}: {DIRECT.name}, copying" in names
     assert f"{PAPER}: {FULL_BETTER.name}, {CHOSEN}, and the word list, 100 pairs" in names
     assert not any("word list" in name for name in names if name.startswith(STRICT))
+    (ensemble,) = DESIGNS["noun"].blocks["ensemble"]
+    assert f"{PAPER}: {ensemble.weights_of}" in names  # a row with the weights that the ensemble takes

@@ -38,33 +38,40 @@ ALL_PAIRS = "all"
 
 
 def few_rows(pairs: Sequence[int]) -> tuple[SystemRow, ...]:
-    """Copying with all pairs, and an ensemble of its seeds; what ``fit`` chooses with all and with few; rules beside
-    the few.
-    """
-
-    def with_models(row: SystemRow, name: str, runs: str, setting: str) -> SystemRow:
-        models = {**row.models, "direct": runs, "channel": runs}
-        return replace(row, name=f"{row.name}, {name}", models=models, setting=setting)
-
+    """Copying with all pairs; what ``fit`` chooses with all and with few; rules beside the few."""
     settings = (PAPER, STRICT)
-    rows = [with_models(DIRECT, "copying", "copy", PAPER)]
-    for setting in settings:
-        copying = with_models(FULL_BETTER, "copying", "copy", setting)
-        name = f"{copying.name}, ensemble of the seeds"
-        rows += [copying, replace(copying, name=name, choose="ensemble", weights_of=copying.name)]
+    rows = [_with_models(DIRECT, "copying", "copy", PAPER)]
+    rows += [_copying(setting) for setting in settings]
     chosen = "as fit chooses"
     for setting in settings:
         runs = f"fit-{ALL_PAIRS}-{setting}"
-        rows += [replace(with_models(row, chosen, runs, setting), seeds=1) for row in (DIRECT, FULL_BETTER)]
+        rows += [replace(_with_models(row, chosen, runs, setting), seeds=1) for row in (DIRECT, FULL_BETTER)]
     for n in pairs:
         rows.append(RULES.restricted(pairs=n))
         for setting in settings:
             runs = f"fit-{n}-{setting}"
-            few = [with_models(row, chosen, runs, setting) for row in (DIRECT, FULL_BETTER)]
+            few = [_with_models(row, chosen, runs, setting) for row in (DIRECT, FULL_BETTER)]
             if setting == PAPER:
                 few.append(with_term(few[-1], f"{few[-1].name}, and the word list", "word_list", "lm-better"))
             rows += [row.restricted(pairs=n, seeds=1) for row in few]
     return tuple(rows)
+
+
+def ensemble_rows() -> tuple[SystemRow, ...]:
+    """The seeds of copying with all pairs as one system: a block of its own, because other rows take much longer."""
+    copying = _copying(PAPER)
+    name = f"{copying.name}, ensemble of the seeds"
+    return (replace(copying, name=name, choose="ensemble", weights_of=copying.name),)
+
+
+def _copying(setting: str) -> SystemRow:
+    return _with_models(FULL_BETTER, "copying", "copy", setting)
+
+
+def _with_models(row: SystemRow, name: str, runs: str, setting: str) -> SystemRow:
+    """A row whose direct model and channel are of these runs."""
+    models = {**row.models, "direct": runs, "channel": runs}
+    return replace(row, name=f"{row.name}, {name}", models=models, setting=setting)
 
 
 def give_inputs(experiment: Inflection, runs: Collection[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Literal
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.inflection.data import TaggedPair, TrainDevTest, read_unpaired, read_wiktionary
 from noisychannel.experiments.inflection.experiment import Inflection, Lists
-from noisychannel.experiments.inflection.few import few_rows
+from noisychannel.experiments.inflection.few import ensemble_rows, few_rows
 from noisychannel.experiments.inflection.rows import PAIRS, PAPER, STRICT, whole_design
 from noisychannel.experiments.inflection.scale import QUICK, Scale
 from noisychannel.experiments.inflection.strict import german_noun_paradigms, held_out_paradigms, without_lemmas
@@ -24,9 +24,9 @@ WordClass = Literal["noun", "verb"]
 
 
 def _with_few(name: str, about: str) -> Design:
-    """With a block of what few pairs need."""
+    """With the blocks of what few pairs need."""
     whole = whole_design(name, about)
-    return replace(whole, blocks={**whole.blocks, "few": few_rows(PAIRS)})
+    return replace(whole, blocks={**whole.blocks, "few": few_rows(PAIRS), "ensemble": ensemble_rows()})
 
 
 DESIGNS: dict[WordClass, Design] = {
