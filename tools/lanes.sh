@@ -6,6 +6,9 @@
 # The files of the blocks go to WORK/results, logs to WORK/log, models to WORK/runs; WORK/log/lanes has a line for each command
 # that has ended. WORK/results.tgz and WORK/log.tgz are packed again after each. Environment: NOISYCHANNEL_DATA (the data),
 # NOISYCHANNEL_COMMIT (if this copy is no repository), OPTIONS (for every reproduce, such as --quick), PYTHON.
+#
+# A lane has at most eight processes, and all lanes together 40: MPS serves 48 and refuses the next one, which ends its lane.
+# About four lanes keep a GPU busy; more of them only take turns.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 work=${1:?usage: tools/lanes.sh WORK LANE…}
@@ -15,12 +18,15 @@ export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 OMP_NUM_TH
 # Without MPS, a GPU gives its processes turns; with it, they share it.
 command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d 2>/dev/null
 
+jobs=$((40 / $# - 1))
+[ $jobs -gt 8 ] && jobs=8
+
 lane() {
   for item in $1; do
     name=${item%%:*} blocks=${item#*:}
     begin=$SECONDS
     "${PYTHON:-python3}" -m noisychannel reproduce "$name" --blocks "$blocks" --work "$work/runs/$name" \
-      --results "$work/results" ${OPTIONS:-} >"$work/log/$name.$blocks.out" 2>"$work/log/$name.$blocks.err"
+      --results "$work/results" --jobs $jobs ${OPTIONS:-} >"$work/log/$name.$blocks.out" 2>"$work/log/$name.$blocks.err"
     echo "$name:$blocks exit $? after $((SECONDS - begin)) s" >>"$work/log/lanes"
     (
       flock 9
