@@ -6,6 +6,7 @@ import json
 import lzma
 import math
 import os
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from copy import copy
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
+from noisychannel.cli.main import main
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.experiments import choosing, decoding, scores, training
@@ -573,6 +575,15 @@ def test_learning_curves(results: dict, tmp_path: Path) -> None:
     (file,) = write_plots(DESIGN, results, tmp_path)
     assert file.name == "toy-pairs.svg"
     assert "<svg" in file.read_text(encoding="utf-8")
+
+
+def test_a_missing_package_for_plots_is_said_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    words = ["reproduce", "inflection-nouns", "--merge", "--results", str(tmp_path), "--plots", str(tmp_path / "plots")]
+    assert main(words) == 2  # and not that the folder has no results
+    assert "a plot needs the package matplotlib" in capsys.readouterr().err
 
 
 # --- rows and designs

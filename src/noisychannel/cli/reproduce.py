@@ -12,6 +12,7 @@ from noisychannel.cli.progress import TerminalReporter
 from noisychannel.data.rows import HUB
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.comparison import write_comparison
+from noisychannel.experiments.plots import require_plots
 from noisychannel.experiments.registry import describe_experiments, find_experiments
 from noisychannel.experiments.reproducing import file_stem, measure_blocks, write_results
 from noisychannel.experiments.settings import Setup
@@ -85,6 +86,8 @@ def run(words: list[str]) -> int:
     entries = find_experiments(options.experiment)
     if len(entries) > 1 and options.work:
         raise BadInputError(f"--work: {options.experiment} is several experiments; run them one by one")
+    if options.plots:
+        require_plots()  # refused now rather than after the work
     data = data_folder(options)
     blocks = [name.strip() for name in options.blocks.split(",") if name.strip()]
     for entry in entries:

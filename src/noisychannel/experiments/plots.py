@@ -99,12 +99,16 @@ def _draw_search(file: Path, plot: SearchPlot, points: Sequence[SearchPoint], sc
     pyplot.close(figure)
 
 
-def _pyplot() -> Any:
+def require_plots() -> Any:
+    """The module that draws; refused if it is not installed. Ask before work that would be lost."""
     try:
-        matplotlib = import_module("matplotlib")
+        return import_module("matplotlib")
     except ImportError:
         raise missing_extra("matplotlib", "plots", "a plot") from None
-    matplotlib.use("svg")
+
+
+def _pyplot() -> Any:
+    require_plots().use("svg")
     return import_module("matplotlib.pyplot")
 
 
