@@ -101,7 +101,7 @@
       });
       if (of === rater && answer.ok) { load(); sent = Math.max(sent, upTo); save(); } // another tab may send the same
       else if (!answer.ok && answer.status < 500 && ![408, 429].includes(answer.status)) {
-        refused = (await answer.json().catch(() => ({}))).detail || `status ${answer.status}`;
+        refused = (await answer.json().catch(() => ({}))).error || `status ${answer.status}`;
       } else if (!answer.ok) again = RETRY_MS;
     } catch { again = RETRY_MS; }
     sending = false;
