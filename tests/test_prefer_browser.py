@@ -224,7 +224,7 @@ def test_ratings_of_a_rater_who_has_left_are_sent_too(browser: Any, tmp_path: Pa
         ann.view.keyboard.press("1")
         ann.view.keyboard.press("3")
         ann.view.click("#change")
-        assert "Of Ann, 2 ratings are not stored yet." in ann.view.text_content("#status"), "also before a name is given"
+        assert "Of Ann, 2 ratings are not stored yet." in ann.view.text_content("#status"), "before a name is given"
         ann.view.fill("#rater", "Bob")
         ann.view.keyboard.press("Enter")
         ann.view.keyboard.press("4")
@@ -234,7 +234,7 @@ def test_ratings_of_a_rater_who_has_left_are_sent_too(browser: Any, tmp_path: Pa
         ann.view.evaluate(BACK)
         ann.view.keyboard.press("2")
         ann.view.wait_for_function(STORED, timeout=20000)
-        ann.view.wait_for_function("() => !document.getElementById('status').textContent.includes('Ann')", timeout=20000)
+        ann.view.wait_for_function("() => !document.getElementById('status').textContent.includes('Ann')")
         assert ann.errors == []
         # A page that was closed too early sends what it has when it is opened again, before anybody gives a name.
         ann.view.evaluate(AWAY)
