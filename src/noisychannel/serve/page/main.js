@@ -141,7 +141,7 @@ function show(answer, own, view) {
 function showRemarks() {
   const { unknown_symbols: symbols, unknown_features: tags } = state.answer;
   const parts = [];
-  if (symbols.length) parts.push(`The models do not know ${[...new Set(symbols)].map((one) => `“${one}”`).join(", ")}.`);
+  if (symbols.length) parts.push(`The models do not know ${[...new Set(symbols)].map((one) => `“${one}”`).join(", ")}, and can only guess what to make of it.`);
   if (tags.length) parts.push(`The models do not know the ${tags.length === 1 ? "tag" : "tags"} ${tags.join(", ")}.`);
   $("remarks").textContent = parts.join(" ");
   $("remarks").hidden = !parts.length;
