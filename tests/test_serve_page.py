@@ -170,6 +170,21 @@ def test_sliders_answer_to_the_keyboard(visit: Visit) -> None:
     assert "still that of the search" in page.locator("#order").inner_text()
 
 
+def test_the_focus_stays_when_a_button_goes_away(visit: Visit) -> None:
+    page = visit.open("#input=Land")
+    visit.decoded("Land")
+    page.locator("#weight-lm").focus()
+    page.keyboard.press("Home")
+    page.locator("#again").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#again", state="hidden")
+    assert page.evaluate("document.activeElement.id") == "link"
+    page.locator("#reset").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#reset", state="hidden")
+    assert page.evaluate("document.activeElement.id") == "link"
+
+
 def test_a_link_reproduces_the_view(visit: Visit, browser: Any, server: Running) -> None:
     page = visit.open()
     page.get_by_role("textbox", name="Input").fill("Kunst")

@@ -171,9 +171,16 @@ function rank() {
   if (!anyModel(state.weights)) text = "Give a model a weight: now nothing is left to rank by.";
   $("order").textContent = text;
   $("order").className = differs ? "order differs" : "order";
-  $("again").hidden = same;
   $("again").disabled = !anyModel(state.weights);
-  $("reset").hidden = same && sameWeights(state.searched, state.tuned);
+  showButton($("again"), !same);
+  showButton($("reset"), !same || !sameWeights(state.searched, state.tuned));
+}
+
+// A button that goes away takes the focus with it: who uses the keyboard would begin again at the top of the page.
+function showButton(button, visible) {
+  const focused = document.activeElement === button;
+  button.hidden = !visible;
+  if (focused && !visible) $("link").focus();
 }
 
 function choose(place, kept = true) {
