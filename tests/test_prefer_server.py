@@ -19,6 +19,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from commands import run_here
@@ -179,6 +180,32 @@ def test_a_page_runs_nothing_but_its_own_script(tmp_path: Path) -> None:
     assert "unsafe" not in headers["content-security-policy"]
     assert headers["content-security-policy"].count("'sha256-") == 2
     assert headers["cache-control"] == "no-store"
+
+
+def test_a_full_disk_is_told_to_raters_and_to_who_runs_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, page, key = toy_page(tmp_path)
+    told: list[str] = []
+
+    def full(descriptor: int, content: memoryview) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def rate(store: RatingsFile) -> httpx.Response:
+        transport = httpx.ASGITransport(make_app(store, warn=told.append))  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://host") as client:
+            rating = body_of(artificial(key, key.items[0].id, "Ann", "both good"))
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "write", full)
+                return await client.post("/ratings", content=rating, headers={"content-type": "application/json"})
+
+    with RatingsFile(tmp_path / "r.jsonl", page) as store:
+        answer = asyncio.run(rate(store))
+    assert answer.status_code == 507
+    assert answer.json() == {"error": "the ratings could not be written; tell the person who runs the server"}
+    assert len(told) == 1
+    assert "No space left on device" in told[0]
+    assert (tmp_path / "r.jsonl").read_bytes() == b""
 
 
 def test_ratings_go_to_a_file_that_can_be_read_to_its_end(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@
   const byId = new Map(data.items.map((item) => [item.id, item]));
   const page = document.getElementById("page");
   const memory = new Map(), refused = new Map();
-  let rater = "", log = [], shown = null, swapped = false, sending = false, retry = 0, kept = true;
+  let rater = "", log = [], shown = null, swapped = false, sending = false, retry = 0, trouble = "", kept = true;
 
   function element(tag, properties = {}, ...children) {
     const made = document.createElement(tag);
@@ -120,6 +120,7 @@
     clearTimeout(retry);
     const { log, sent } = read(next.id), part = log.slice(sent, sent + AT_ONCE);
     let again = false;
+    const reason = async (answer) => (await answer.json().catch(() => ({}))).error || `status ${answer.status}`;
     try {
       const answer = await fetch("ratings", {
         method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(part),
@@ -128,11 +129,11 @@
         const now = read(next.id); // another tab may have sent the same
         write(next.id, { log: now.log, sent: Math.max(now.sent, sent + part.length) });
       } else if (answer.status < 500 && ![408, 429].includes(answer.status)) {
-        refused.set(next.id, (await answer.json().catch(() => ({}))).error || `status ${answer.status}`);
-      } else again = true;
-    } catch { again = true; }
+        refused.set(next.id, await reason(answer));
+      } else [again, trouble] = [true, await reason(answer)];
+    } catch { [again, trouble] = [true, "the server does not answer"]; }
     sending = false;
-    if (!again) return send();
+    if (!again) { trouble = ""; return send(); }
     retry = setTimeout(send, RETRY_MS);
     showStatus();
   }
@@ -267,14 +268,14 @@
     const told = [];
     if (rater && !data.stored) told.push(where);
     else if (reason) told.push(`The server refused the ratings (${reason}). Download them instead.`);
-    else if (mine) told.push(`Storing… ${mine.count} not stored yet. ${where}`);
+    else if (mine) told.push(`${trouble ? `Trying again (${trouble})` : "Storing"}… ${mine.count} not stored yet. ${where}`);
     else if (rater) told.push("All your ratings are stored.");
     for (const one of unsent) {
       if (one.id === own) continue;
       const what = `Of ${one.name}, ${one.count} ${one.count === 1 ? "rating is" : "ratings are"} not stored yet. `;
       told.push(what + (refused.has(one.id) ? "The server refused: start under this name, and download them." : "This page keeps trying; leave it open."));
     }
-    ui.status.classList.toggle("warning", refused.size > 0 || !kept || unsent.length > (mine ? 1 : 0));
+    ui.status.classList.toggle("warning", refused.size > 0 || !kept || trouble !== "" || unsent.length > (mine ? 1 : 0));
     ui.status.textContent = told.join(" ");
   }
 
