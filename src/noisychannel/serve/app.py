@@ -33,6 +33,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         404: "There is no such run or system.",
         408: "The body took too long to arrive.",
         413: "The body is too large.",
+        415: "The content type is not application/json.",
+        421: "The Host header names another server.",
         422: "The request cannot be used; the line says what and where.",
         429: "This client has too many requests at a time.",
         503: "Too many inputs are waiting, or the server is stopping; come back after Retry-After seconds.",
