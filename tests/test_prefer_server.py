@@ -178,7 +178,7 @@ def test_a_page_runs_nothing_but_its_own_script(tmp_path: Path) -> None:
         asyncio.run(get())
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     assert "unsafe" not in headers["content-security-policy"]
-    assert headers["content-security-policy"].count("'sha256-") == 2
+    assert headers["content-security-policy"].count("'sha256-") == 3, "a style and two scripts"
     assert headers["cache-control"] == "no-store"
 
 

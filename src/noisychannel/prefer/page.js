@@ -7,8 +7,8 @@
   const LONGEST_NAME = 80, AT_ONCE = 50, RETRY_MS = 5000;
   const byId = new Map(data.items.map((item) => [item.id, item]));
   const page = document.getElementById("page");
-  const memory = new Map(), refused = new Map();
-  let rater = "", log = [], shown = null, swapped = false, sending = false, retry = 0, trouble = "", kept = true;
+  const kept = new Kept(data.page, trial), refused = new Map();
+  let rater = "", log = [], shown = null, swapped = false, sending = false, retry = 0, trouble = "";
 
   function element(tag, properties = {}, ...children) {
     const made = document.createElement(tag);
@@ -17,39 +17,6 @@
     }
     made.append(...children);
     return made;
-  }
-
-  // What is kept in this browser: for each page and rater, the log and how much of it the server has.
-
-  const identity = (name) => name.normalize("NFC").toLowerCase().split(/\s+/).filter(Boolean).join(" ");
-  const place = (name) => `noisychannel-prefer:${data.page}:${trial ? "trial:" : ""}${name}`;
-
-  function read(id) {
-    let found = kept ? null : memory.get(id);
-    try { found = found || JSON.parse(localStorage.getItem(place("of " + id))); } catch { kept = false; }
-    found = found || memory.get(id) || {};
-    return { log: found.log || [], sent: found.sent || 0 };
-  }
-
-  function write(id, record) {
-    memory.set(id, record);
-    try { localStorage.setItem(place("of " + id), JSON.stringify(record)); } catch { kept = false; }
-  }
-
-  function raters() {
-    const found = new Set(memory.keys()), start = place("of ");
-    try {
-      for (const name of Object.keys(localStorage)) if (name.startsWith(start)) found.add(name.slice(start.length));
-    } catch { kept = false; }
-    return [...found];
-  }
-
-  function lastRater() {
-    try { return localStorage.getItem(place("rater")) || ""; } catch { kept = false; return ""; }
-  }
-
-  function keepRater() {
-    try { localStorage.setItem(place("rater"), rater); } catch { kept = false; }
   }
 
   // Ratings.
@@ -69,7 +36,7 @@
   }
 
   function add(item, choice) {
-    const record = read(identity(rater)); // another tab may have added something
+    const record = kept.read(identity(rater)); // another tab may have added something
     log = record.log;
     const before = log.length ? Date.parse(log[log.length - 1].at) : 0;
     const one = {
@@ -78,7 +45,7 @@
     };
     if (trial) one.artificial = true;
     log.push(one);
-    write(identity(rater), record);
+    kept.write(identity(rater), record);
     send();
   }
 
@@ -90,7 +57,7 @@
   }
 
   function undo() {
-    log = read(identity(rater)).log;
+    log = kept.read(identity(rater)).log;
     const last = counting().pop();
     if (!last) return;
     add(byId.get(last.item), null);
@@ -105,8 +72,8 @@
   function waiting() {
     if (!data.stored) return [];
     const own = identity(rater);
-    const found = raters().map((id) => {
-      const { log, sent } = read(id);
+    const found = kept.raters().map((id) => {
+      const { log, sent } = kept.read(id);
       return { id, name: log.length ? log[log.length - 1].rater : id, count: log.length - sent };
     });
     return found.filter((one) => one.count > 0).sort((one, other) => (other.id === own) - (one.id === own));
@@ -118,7 +85,7 @@
     sending = true;
     showStatus();
     clearTimeout(retry);
-    const { log, sent } = read(next.id), part = log.slice(sent, sent + AT_ONCE);
+    const { log, sent } = kept.read(next.id), part = log.slice(sent, sent + AT_ONCE);
     let again = false;
     const reason = async (answer) => (await answer.json().catch(() => ({}))).error || `status ${answer.status}`;
     try {
@@ -126,8 +93,8 @@
         method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(part),
       });
       if (answer.ok) {
-        const now = read(next.id); // another tab may have sent the same
-        write(next.id, { log: now.log, sent: Math.max(now.sent, sent + part.length) });
+        const now = kept.read(next.id); // another tab may have sent the same
+        kept.write(next.id, { log: now.log, sent: Math.max(now.sent, sent + part.length) });
       } else if (answer.status < 500 && ![408, 429].includes(answer.status)) {
         refused.set(next.id, await reason(answer));
       } else [again, trouble] = [true, await reason(answer)];
@@ -144,14 +111,14 @@
 
   function showStart() {
     [shown, rater, log] = [null, "", []];
-    const name = element("input", { value: lastRater(), maxLength: LONGEST_NAME, required: true, autocomplete: "off", id: "rater" });
+    const name = element("input", { value: kept.lastRater(), maxLength: LONGEST_NAME, required: true, autocomplete: "off", id: "rater" });
     const form = element("form", { onsubmit: (event) => {
       event.preventDefault();
       if (!identity(name.value)) return;
       rater = name.value.trim();
       refused.delete(identity(rater));
-      log = read(identity(rater)).log;
-      keepRater();
+      log = kept.read(identity(rater)).log;
+      kept.keepRater(rater);
       build();
       send();
       showNext();
@@ -174,7 +141,7 @@
   function banners() {
     const found = [];
     if (trial) found.push(element("p", { className: "banner", id: "trial" }, "Trial: these ratings are marked as artificial, and are not counted."));
-    if (!kept) found.push(element("p", { className: "banner" }, "This browser keeps nothing. Download your ratings before you close the page."));
+    if (!kept.works) found.push(element("p", { className: "banner" }, "This browser keeps nothing. Download your ratings before you close the page."));
     return found;
   }
 
@@ -264,7 +231,7 @@
 
   function showStatus() {
     const own = identity(rater), unsent = waiting(), reason = refused.get(own), mine = unsent.find((one) => one.id === own);
-    const where = kept ? "Your ratings are kept in this browser." : "Your ratings are not kept; download them before you close the page.";
+    const where = kept.works ? "Your ratings are kept in this browser." : "Your ratings are not kept; download them before you close the page.";
     const told = [];
     if (rater && !data.stored) told.push(where);
     else if (reason) told.push(`The server refused the ratings (${reason}). Download them instead.`);
@@ -275,7 +242,7 @@
       const what = `Of ${one.name}, ${one.count} ${one.count === 1 ? "rating is" : "ratings are"} not stored yet. `;
       told.push(what + (refused.has(one.id) ? "The server refused: start under this name, and download them." : "This page keeps trying; leave it open."));
     }
-    ui.status.classList.toggle("warning", refused.size > 0 || !kept || trouble !== "" || unsent.length > (mine ? 1 : 0));
+    ui.status.classList.toggle("warning", refused.size > 0 || !kept.works || trouble !== "" || unsent.length > (mine ? 1 : 0));
     ui.status.textContent = told.join(" ");
   }
 
@@ -314,7 +281,7 @@
   window.addEventListener("online", send);
   // What neither the server nor the browser has would be lost; what the server does not have would wait in this browser.
   window.addEventListener("beforeunload", (event) => {
-    if (waiting().length || (!data.stored && !kept && log.length)) event.preventDefault();
+    if (waiting().length || (!data.stored && !kept.works && log.length)) event.preventDefault();
   });
   // Adding #trial to the address does not load the page again; without this, ratings would still be stored as real.
   window.addEventListener("hashchange", () => { if (trial !== (location.hash === "#trial")) location.reload(); });
