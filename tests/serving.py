@@ -18,12 +18,13 @@ import httpx
 from noisychannel.reporting import Silent
 from noisychannel.runs import RunDirectory
 from noisychannel.serve.app import Guarded, create_app
-from noisychannel.serve.guard import LOOPBACK_NAMES
 from noisychannel.serve.limits import Limits
 from noisychannel.serve.served_run import ServedRun
-from noisychannel.serve.server import Server, address_of, bind
+from noisychannel.serve.server import RunsServer
 from noisychannel.serve.tasks import Task, TaskSettings
 from noisychannel.training.run import train_run
+from noisychannel.web.guard import LOOPBACK_NAMES
+from noisychannel.web.server import address_of, bind
 from toys import tag, toy_config
 
 
@@ -69,7 +70,7 @@ class Running:
         self.app, started, self.socket = app, threading.Event(), bind("127.0.0.1", 0)
         self.address = address_of(self.socket)
         self.port: int = self.socket.getsockname()[1]
-        self.server = Server(app, limits, started.set)
+        self.server = RunsServer(app, limits, started.set)
         self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self.socket])))
         self.thread.start()
         assert started.wait(30)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noisychannel.pages import asset
 from noisychannel.pages.axes import make_axis
 from noisychannel.pages.charts import Bar, Dot, LineChart, Mark, Series, apart, bars, dots, lines, table
 from noisychannel.pages.heat_maps import HeatMap, heat_map
@@ -70,6 +71,14 @@ def test_no_text_leaves_its_place(chart: Callable[[str], str]) -> None:
     assert "<img" not in drawn
     assert drawn.count("</svg>") == chart("a").count("</svg>")
     assert "&lt;img" in drawn
+
+
+@pytest.mark.parametrize("chart", CHARTS[:3])
+def test_labels_are_in_front_of_grid_lines(chart: Callable[[str], str]) -> None:
+    drawn = chart("a name")
+    assert drawn.rindex('class="grid"') < drawn.index('<text class="label')
+    (rule,) = re.findall(r"svg text\.label \{(.*?)\}", asset("noisychannel.pages", "charts.css"))
+    assert "paint-order: stroke; stroke: var(--raised)" in rule, "what is behind a label does not cross it"
 
 
 def test_lines_differ_without_colour_and_the_table_has_every_point() -> None:

@@ -17,7 +17,7 @@ from commands import run_here
 from noisychannel import NoisyChannel, Weights
 from noisychannel.arguments import dump_config
 from noisychannel.cli.main import main
-from noisychannel.confidence import Confidence, Feature, Lists
+from noisychannel.confidence import UNKNOWN, UNSEEN, Confidence, Feature, Lists
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.evaluation.calibration import brier, calibration_error, error_by_chance, reliability
 from noisychannel.runs import RunDirectory
@@ -47,7 +47,9 @@ def world(items: int, seed: int, temperature: float = 2.0, outside: float = 0.0,
 
 
 def judge(model: Confidence, lists: list[JudgedList]) -> tuple[np.ndarray, np.ndarray]:
-    values = model.of_lists([one.texts for one in lists], [one.hypotheses for one in lists])
+    values = model.of_lists(
+        [one.texts for one in lists], [one.hypotheses for one in lists], [one.unknown for one in lists]
+    )
     right = [one.texts[0] in one.references for one in lists]
     return np.array([of_list[0] for of_list in values]), np.array(right, float)
 
@@ -60,7 +62,7 @@ def judge(model: Confidence, lists: list[JudgedList]) -> tuple[np.ndarray, np.nd
 def test_confidences_are_near_the_true_probabilities(items: int, draws: int, distance: float, outside: float) -> None:
     """Fifty items can mislead: one draw in three is worse than the share of right outputs, but not their mean."""
     others = world(2000, 100, outside=outside)
-    arrays = Lists.of([one.texts for one in others], [one.hypotheses for one in others])
+    arrays = Lists.of([one.texts for one in others], [one.hypotheses for one in others], [0] * len(others))
     truth = (1 - outside) * arrays.shares(2.0)[:, 0]
     distances, squares = [], []
     for seed in range(1, draws + 1):
@@ -171,7 +173,7 @@ SCORES = st.lists(st.floats(-1e6, 1e6) | st.just(-math.inf), min_size=1, max_siz
 def test_confidences_are_probabilities_that_fall_with_the_rank(scores: list[float], names: str, lm: float) -> None:
     found = [hypothesis_of(score, lm, (n,)) for n, score in enumerate(sorted(scores, reverse=True))]
     texts = list(names[: len(found)])
-    (values,) = MODEL.of_lists([texts], [found])
+    (values,) = MODEL.of_lists([texts], [found], [0])
     assert all(0 <= value <= 1 for value in values)
     distinct = dict(zip(reversed(texts), reversed(values), strict=True))
     assert values == [distinct[text] for text in texts], "a text has one confidence, however it is segmented"
@@ -191,7 +193,7 @@ def test_what_is_asked_for_beyond_the_fitted_lists_changes_nothing_before(
         for n, score in enumerate(sorted(scores, reverse=True))
     ]
     texts = list(names[: len(found)])
-    (values,), (first,) = model.of_lists([texts], [found]), model.of_lists([texts[:most]], [found[:most]])
+    (values,), (first,) = model.of_lists([texts], [found], [0]), model.of_lists([texts[:most]], [found[:most]], [0])
     assert values[:most] == first
     assert all(value == 0 for value, one in zip(values, found, strict=True) if not one.complete)
     distinct = {text: value for text, value, one in zip(texts, values, found, strict=True) if one.complete}
@@ -205,11 +207,11 @@ def test_segmentations_of_one_text_count_together() -> None:
     found = [hypothesis_of(score, tokens=(n,)) for n, score in enumerate(scores)]
     together = [found[0], hypothesis_of(-3.0 + MODEL.temperature * math.log(2), tokens=(1,)), found[3]]
     plain = replace(MODEL, features={})  # the margin is that to the second output, whatever its share
-    (values,) = plain.of_lists([["a", "b", "b", "c"]], [found])
-    (expected,) = plain.of_lists([["a", "b", "c"]], [together])
+    (values,) = plain.of_lists([["a", "b", "b", "c"]], [found], [0])
+    (expected,) = plain.of_lists([["a", "b", "c"]], [together], [0])
     assert values == pytest.approx([expected[0], expected[1], expected[1], expected[2]])
-    (alone,) = replace(plain, n_best=1).of_lists([["a", "a", "b", "b"]], [found])
-    assert alone[0] == alone[1] == replace(plain, n_best=1).of_lists([["a"]], [found[:1]])[0][0]
+    (alone,) = replace(plain, n_best=1).of_lists([["a", "a", "b", "b"]], [found], [0])
+    assert alone[0] == alone[1] == replace(plain, n_best=1).of_lists([["a"]], [found[:1]], [0])[0][0]
     assert 0 < alone[2] == alone[3] <= 1 - alone[0], "what the first has left"
 
 
@@ -217,16 +219,64 @@ def test_segmentations_of_one_text_count_together() -> None:
 @settings(deadline=None)
 def test_a_larger_margin_is_never_a_lower_confidence(gaps: list[float]) -> None:
     found = [[hypothesis_of(-5.0), hypothesis_of(-5.0 - gap, tokens=(6,))] for gap in sorted(gaps)]
-    values = [best for best, _ in MODEL.of_lists([["a", "b"]] * len(found), found)]
+    values = [best for best, _ in MODEL.of_lists([["a", "b"]] * len(found), found, [0] * len(found))]
     assert values == sorted(values)
 
 
 def test_an_output_without_an_end_is_not_right_and_equal_texts_are_no_rivals() -> None:
-    assert MODEL.of_lists([["a"]], [[hypothesis_of(-1.0, complete=False)]]) == [[0.0]]
-    assert MODEL.of_lists([[]], [[]]) == [[]]
-    twice = Lists.of([["a", "a", "b"]], [[hypothesis_of(x, tokens=(n,)) for n, x in enumerate((-1.0, -1.1, -4.0))]])
-    once = Lists.of([["a", "b"]], [[hypothesis_of(x, tokens=(n,)) for n, x in enumerate((-1.0, -4.0))]])
+    assert MODEL.of_lists([["a"]], [[hypothesis_of(-1.0, complete=False)]], [0]) == [[0.0]]
+    assert MODEL.of_lists([[]], [[]], [0]) == [[]]
+    twice = Lists.of(
+        [["a", "a", "b"]], [[hypothesis_of(x, tokens=(n,)) for n, x in enumerate((-1.0, -1.1, -4.0))]], [0]
+    )
+    once = Lists.of([["a", "b"]], [[hypothesis_of(x, tokens=(n,)) for n, x in enumerate((-1.0, -4.0))]], [0])
     assert twice.odds(1.0)[0] > once.odds(1.0)[0]
+
+
+# --- symbols of the input that the models have never seen
+
+
+def test_an_input_with_symbols_that_nobody_knows_has_a_low_confidence() -> None:
+    """Also with a model of an earlier version, which knows nothing of this feature: dev had no such input."""
+    found = [hypothesis_of(-1.0), hypothesis_of(-9.0, tokens=(6,))]
+    values = MODEL.of_lists([["a", "b"]] * 6, [found] * 6, range(6))
+    best = [one for one, _ in values]
+    assert best[0] > 0.9
+    odds = [value / (1 - value) for value in best]
+    assert odds[1:5] == pytest.approx([odds[0] * math.exp(-5 * n) for n in range(1, 5)])
+    assert best[4] == best[5], "dev knows nothing that far out"
+    assert all(second <= one for one, second in values), "no other output gains what the best loses"
+
+
+def test_unknown_symbols_count_less_if_dev_shows_that_outputs_are_right_without_them() -> None:
+    plain = fit_confidence(world(400, 1), WEIGHTS, 4)
+    assert plain is not None
+    assert plain.features[UNKNOWN] == UNSEEN, "dev has no such input"
+    mixed = [replace(one, unknown=n % 2) for n, one in enumerate(world(400, 1))]
+    harmless = fit_confidence(mixed, WEIGHTS, 4)
+    assert harmless is not None
+    assert 0 <= harmless.features[UNKNOWN].coefficient < 0.5
+    wrong = [replace(one, references=["none"] if one.unknown else one.references) for one in mixed]
+    harmful = fit_confidence(wrong, WEIGHTS, 4)
+    assert harmful is not None
+    assert harmful.features[UNKNOWN].coefficient > 4
+    confidence, right = judge(harmful, wrong)
+    unknown = np.array([one.unknown for one in wrong], bool)
+    assert confidence[unknown].max() < 0.1 < right.mean()
+
+
+def test_the_demo_is_not_sure_of_what_it_cannot_read() -> None:
+    result = run_here(["decode", "demo", "--confidence", "--unsure", "0.5"], "中文\nCafé\nBaum\n".encode())
+    rows = [line.split("\t") for line in result.stdout.decode().splitlines()]
+    assert float(rows[0][1]) < 0.001
+    assert float(rows[1][1]) < 0.01
+    assert float(rows[2][1]) > 0.8
+    assert [row[2] for row in rows] == ["?", "?", ""]
+    assert "unknown symbols" in result.stderr.decode()
+    (first,) = run_here(["decode", "demo", "--json"], "中文\n".encode()).stdout.decode().splitlines()
+    record = json.loads(first)
+    assert record["hypotheses"][0]["confidence"] < 0.001
+    assert record["unknown_symbols"] == ["中", "文"]
 
 
 # --- figures

@@ -46,9 +46,13 @@ class Rater:
         self.errors: list[str] = []
         self.view.on("pageerror", lambda error: self.errors.append(str(error)))
         self.view.on("console", lambda message: self.errors.append(message.text))
-        self.view.on("dialog", lambda dialog: self.errors.append("a dialog"))
+        self.view.on("dialog", self.dialog)
         self.name = name
         self.open(address)
+
+    def dialog(self, dialog: Any) -> None:
+        self.errors.append("a dialog")
+        dialog.accept()
 
     def open(self, address: str) -> None:
         self.view.goto("about:blank")  # so that the same address is loaded again
@@ -197,7 +201,8 @@ def test_a_served_page_stores_everything_even_if_the_server_is_away_for_a_while(
         rater.view.evaluate(AWAY)
         rater.view.keyboard.press("1")
         rater.view.keyboard.press("z")
-        assert "2 not stored yet" in rater.view.text_content("#status")
+        status = "Trying again (the server does not answer)… 2 not stored yet. Your ratings are kept in this browser."
+        rater.view.wait_for_function("text => document.getElementById('status').textContent === text", arg=status)
         rater.view.evaluate(BACK)
         said = choose_longer(rater, page, key)
         rater.view.wait_for_function(STORED, timeout=20000)
@@ -207,4 +212,62 @@ def test_a_served_page_stores_everything_even_if_the_server_is_away_for_a_while(
     assert all(json.loads(line)["artificial"] for line in stored.read_text().splitlines())
     votes = {one.item.input: one.votes for one in Tally.of(key, read_ratings([str(stored)], key, True)).segments}
     assert votes == {given: {"ann": label} for given, label in said.items()}
+    context.close()
+
+
+def test_ratings_of_a_rater_who_has_left_are_sent_too(browser: Any, tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn", reason="no uvicorn: the server of pages is not tested")
+    file, page, key = toy_page(tmp_path)
+    context = browser.new_context()
+    with server(file) as (_, port):
+        ann = Rater(context, f"http://127.0.0.1:{port}/", "Ann")
+        ann.view.evaluate(AWAY)
+        ann.view.keyboard.press("1")
+        ann.view.keyboard.press("3")
+        ann.view.click("#change")
+        assert "Of Ann, 2 ratings are not stored yet." in ann.view.text_content("#status"), "before a name is given"
+        ann.view.fill("#rater", "Bob")
+        ann.view.keyboard.press("Enter")
+        ann.view.keyboard.press("4")
+        status = ann.view.text_content("#status")
+        assert "1 not stored yet" in status
+        assert "Of Ann, 2 ratings are not stored yet. This page keeps trying" in status
+        ann.view.evaluate(BACK)
+        ann.view.keyboard.press("2")
+        ann.view.wait_for_function(STORED, timeout=20000)
+        ann.view.wait_for_function("() => !document.getElementById('status').textContent.includes('Ann')")
+        assert ann.errors == []
+        # A page that was closed too early sends what it has when it is opened again, before anybody gives a name.
+        ann.view.evaluate(AWAY)
+        ann.view.keyboard.press("1")
+        asked: list[str] = []
+        ann.view.remove_listener("dialog", ann.dialog)
+        ann.view.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+        ann.view.close(run_before_unload=True)
+        again = context.new_page()
+        again.goto(f"http://127.0.0.1:{port}/#trial")
+        again.wait_for_function("() => document.getElementById('status').textContent === ''", timeout=20000)
+        assert asked == ["beforeunload"], "the rater was told that something is not stored"
+    said = read_ratings([str(tmp_path / "page.ratings.jsonl")], key, allow_artificial=True)
+    assert sorted((one.rater, one.item) for one in said) == sorted(
+        [("Ann", item.id) for item in page.items[:2]] + [("Bob", item.id) for item in page.items[:3]]
+    )
+    context.close()
+
+
+def test_nothing_is_lost_between_raters_in_a_browser_that_keeps_nothing(browser: Any, tmp_path: Path) -> None:
+    file, _, key = toy_page(tmp_path)
+    context = browser.new_context()
+    context.add_init_script("Object.defineProperty(window, 'localStorage', {get() { throw new Error('denied'); }});")
+    rater = Rater(context, address_of(file), "Ann")
+    rater.view.keyboard.press("1")
+    rater.view.click("#change")
+    rater.view.fill("#rater", "Bob")
+    rater.view.keyboard.press("Enter")
+    assert rater.rated() == 0
+    rater.view.click("#change")
+    rater.view.fill("#rater", "ann")
+    rater.view.keyboard.press("Enter")
+    assert rater.rated() == 1
+    assert len(read_ratings([rater.download(tmp_path)], key, allow_artificial=True)) == 1
     context.close()

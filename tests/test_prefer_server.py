@@ -13,11 +13,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from commands import run_here
@@ -30,6 +32,7 @@ from preferring import artificial, toy_page
 
 pytest.importorskip("fastapi", reason="no fastapi: the server of pages is not tested")
 pytest.importorskip("uvicorn", reason="no uvicorn: the server of pages is not tested")
+from noisychannel.prefer.app import make_app
 
 
 @contextmanager
@@ -48,10 +51,12 @@ def server(page: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], int
         process.communicate()
 
 
-def ask(port: int, method: str, path: str, body: bytes = b"", kind: str = "application/json") -> tuple[int, bytes]:
+def ask(
+    port: int, method: str, path: str, body: bytes = b"", kind: str = "application/json", host: str = "127.0.0.1"
+) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
-        connection.request(method, path, body, {"Content-Type": kind})
+        connection.request(method, path, body, {"Content-Type": kind, "Host": host})
         answer = connection.getresponse()
         return answer.status, answer.read()
     finally:
@@ -91,7 +96,7 @@ def test_ratings_are_stored_refused_and_survive_a_kill(tmp_path: Path) -> None:
         for (status, body), word in refused.items():
             answer = ask(port, "POST", "/ratings", body)
             assert answer[0] == status, (answer, body[:50])
-            assert word in json.loads(answer[1])["detail"]
+            assert word in json.loads(answer[1])["error"]
         assert ask(port, "POST", "/ratings", body_of(good), "text/plain")[0] == 415
         assert [ask(port, "GET", path)[0] for path in ("/ratings", "/page.key.json", "/docs")] == [405, 404, 404]
         assert stored.read_bytes() == b"", "nothing of a refused body is stored"
@@ -137,33 +142,70 @@ def test_ratings_are_stored_refused_and_survive_a_kill(tmp_path: Path) -> None:
     assert set(order) <= set(lines)
 
 
-def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastapi import HTTPException
-
-    from noisychannel.prefer import app
-
-    class Slow:
-        async def stream(self) -> AsyncIterator[bytes]:
-            yield b"["
-            await asyncio.sleep(60)
-
-    monkeypatch.setattr(app, "SECONDS_FOR_BODY", 0.01)
-    with pytest.raises(HTTPException) as refusal:
-        asyncio.run(app._body(Slow()))  # type: ignore[arg-type]
-    assert refusal.value.status_code == 408
+def test_other_names_for_a_server_on_loopback_are_refused(tmp_path: Path) -> None:
+    """A page of another site could otherwise read the items, and rate, by a host name of its own (DNS rebinding)."""
+    file, _, key = toy_page(tmp_path)
+    rating = body_of(artificial(key, key.items[0].id, "Ann", "both good"))
+    with server(file) as (_, port):
+        for host, status in {"evil.example": 421, f"evil.example:{port}": 421, f"localhost:{port}": 200}.items():
+            assert ask(port, "GET", "/", host=host)[0] == status, host
+        refused = ask(port, "POST", "/ratings", rating, host="evil.example")
+        assert refused[0] == 421
+        assert "Host header" in json.loads(refused[1])["error"]
+    assert (tmp_path / "page.ratings.jsonl").read_bytes() == b""
 
 
-def test_a_client_that_leaves_is_no_failure() -> None:
-    from fastapi import HTTPException, Request
+def test_connections_that_say_nothing_keep_nobody_out(tmp_path: Path) -> None:
+    file, _, _ = toy_page(tmp_path)
+    with server(file) as (_, port), ExitStack() as idle:
+        for _ in range(220):
+            idle.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert ask(port, "GET", "/")[0] == 200
 
-    from noisychannel.prefer import app
 
-    async def leave() -> dict[str, str]:
-        return {"type": "http.disconnect"}
+def test_a_page_runs_nothing_but_its_own_script(tmp_path: Path) -> None:
+    _, page, _ = toy_page(tmp_path, hostile=True)
+    with RatingsFile(tmp_path / "r.jsonl", page) as store:
+        sent: list[dict[str, Any]] = []
 
-    with pytest.raises(HTTPException) as refusal:
-        asyncio.run(app._body(Request({"type": "http", "headers": []}, leave)))
-    assert refusal.value.status_code == 400
+        async def get() -> None:
+            async def send(message: dict[str, Any]) -> None:
+                sent.append(message)
+
+            scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
+            await make_app(store)(scope, None, send)  # type: ignore[arg-type]
+
+        asyncio.run(get())
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["content-security-policy"].count("'sha256-") == 3, "a style and two scripts"
+    assert headers["cache-control"] == "no-store"
+
+
+def test_a_full_disk_is_told_to_raters_and_to_who_runs_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, page, key = toy_page(tmp_path)
+    told: list[str] = []
+
+    def full(descriptor: int, content: memoryview) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def rate(store: RatingsFile) -> httpx.Response:
+        transport = httpx.ASGITransport(make_app(store, warn=told.append))  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://host") as client:
+            rating = body_of(artificial(key, key.items[0].id, "Ann", "both good"))
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "write", full)
+                return await client.post("/ratings", content=rating, headers={"content-type": "application/json"})
+
+    with RatingsFile(tmp_path / "r.jsonl", page) as store:
+        answer = asyncio.run(rate(store))
+    assert answer.status_code == 507
+    assert answer.json() == {"error": "the ratings could not be written; tell the person who runs the server"}
+    assert len(told) == 1
+    assert "No space left on device" in told[0]
+    assert (tmp_path / "r.jsonl").read_bytes() == b""
 
 
 def test_ratings_go_to_a_file_that_can_be_read_to_its_end(tmp_path: Path) -> None:
@@ -187,11 +229,11 @@ def test_a_port_in_use_and_a_file_in_use_are_one_line(tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         assert (
             complaint("--port", port, code=1)
-            == f"noisychannel: --port: {port} is in use; stop the other program, or give another port"
+            == f"noisychannel: --port: {port} is in use on 127.0.0.1; choose another one, or 0 for any free port"
         )
     with RatingsFile(tmp_path / "page.ratings.jsonl", page):
         assert "another process is writing it" in complaint("--port", "0", code=1)
-    assert "is no address" in complaint("--host", "256.1.1.1") or "cannot listen" in complaint("--host", "256.1.1.1")
+    assert "is not a host of this machine" in complaint("--host", "256.1.1.1")
     assert "at most 65535" in complaint("--port", "70000")
     other = replace(artificial(key, key.items[0].id, "Ann", "both bad"), page="0" * 16)
     (tmp_path / "other.jsonl").write_text(other.json() + "\n")

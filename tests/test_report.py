@@ -37,6 +37,7 @@ from noisychannel.report.subject import Remembering, Subject, make_subject
 from noisychannel.report.symbols import confusions, symbols_section
 from noisychannel.report.training import POINTS, read_losses, thinned, training_section
 from noisychannel.report.weights import grid, make_pool, weight_curve, weights_section
+from noisychannel.report.words import words_section
 from noisychannel.reporting import Silent
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
@@ -47,7 +48,7 @@ from toys import double_vowels, tag, toy_config, write_pairs
 CHROMIUM = Path("/usr/bin/chromium")
 SECTIONS = {
     *("systems", "training", "learning", "weights", "disagreements", "search-errors", "errors", "symbols"),
-    *("alignments", "coverage"),
+    *("alignments", "coverage", "words"),
 }
 FEW = PageOptions(samples=50, device="cpu", limit=20)
 
@@ -317,7 +318,7 @@ def test_it_is_one_safe_file_and_always_the_same(tuned: Path, tmp_path: Path) ->
 def test_every_section_says_where_its_numbers_come_from(tuned: Path) -> None:
     page = report(tuned)
     assert set(page.tables) - {""} == SECTIONS
-    for section in SECTIONS - {"learning", "training"}:
+    for section in SECTIONS - {"learning", "training", "words"}:
         for part in ("Data: dev data (", "60 items", "the weights were tuned on these data", "seed 1", "Reported by"):
             assert part in page.texts[section], section
     for section in ("weights", "disagreements", "search-errors", "errors", "symbols", "alignments", "coverage"):
@@ -326,6 +327,30 @@ def test_every_section_says_where_its_numbers_come_from(tuned: Path) -> None:
     assert "noisychannel report" in page.texts[""]
     anchors = {attributes["id"] for name, attributes in page.tags if name == "section"}
     assert {(attributes["href"] or "")[1:] for name, attributes in page.tags if name == "a"} <= anchors
+
+
+def test_words_that_a_reader_may_not_know_are_explained(tuned: Path) -> None:
+    page = report(tuned)
+    words = page.texts["words"]
+    for word in (
+        "channelThe channel model",
+        "lmThe language model",
+        "lengthThe number",
+        "term, weight, score",
+        "k1, k2",
+    ):
+        assert word in words
+    assert "word_list" not in words, "this run has none"
+    shown = "".join(page.texts.values())
+    for jargon in ("O(output)", "equation (3)", "proposing model", "␄", "the objective"):
+        assert jargon not in shown, jargon
+    assert any("edit distance" in table[0] for table in page.tables["systems"])
+
+
+def test_a_term_that_a_user_added_is_explained_too() -> None:
+    body = words_section({"direct", "<news>"}).body
+    assert "<dt>&lt;news&gt;</dt><dd>A term that was added to this run.</dd>" in body
+    assert "language model:" not in body
 
 
 @pytest.mark.long
@@ -409,7 +434,7 @@ def test_training_curves_that_cannot_be_drawn(tuned: Path, tmp_path: Path, conte
     if content is not None:
         (run / "metrics.jsonl").write_text(content)
     section = training_section(RunDirectory.open(run))
-    assert section.reason.startswith("metrics.jsonl")
+    assert "metrics.jsonl" in section.reason
     assert not section.body
 
 
@@ -450,7 +475,7 @@ def test_a_run_with_tags_and_a_word_list(tmp_path: Path) -> None:
     words = ["--systems", "direct+channel+lm+word_list", "--iterations", "0", "--k1", "2", "--k2", "1"]
     assert main(["tune", str(run), *words, "--limit", "20"]) == 0
     page = report(run, "--limit", "12")
-    assert "word_list: as good from" in page.texts["weights"]
+    assert "word_list: about as good from" in page.texts["weights"]
     assert "<PST>" in page.texts["alignments"]
 
 
@@ -483,7 +508,7 @@ def test_a_run_that_fit_made_from_all_pairs(tuned: Path, tmp_path: Path) -> None
     assert [text.count(reason) for text in page.texts.values() if reason in text] == [1]
     assert reason in page.texts[""]
     assert "Left out, for the reason at the top: How the metric depends on each weight; Where" in page.texts[""]
-    assert page.texts.keys() == {"", "systems", "training", "learning"}
+    assert page.texts.keys() == {"", "systems", "training", "learning", "words"}
     assert "61.50 [52.00, 70.75]" in page.texts["systems"]
     assert "more <pairs>" in page.texts["systems"]
     assert "are its training pairs" in page.texts["training"]

@@ -21,8 +21,9 @@ from commands import run_here
 from noisychannel.serve import hosting
 from noisychannel.serve import server as server_module
 from noisychannel.serve.app import create_app
-from noisychannel.serve.guard import host_name
 from noisychannel.serve.limits import Limits
+from noisychannel.web import protocol
+from noisychannel.web.messages import host_name
 from serving import GatedRun, Running, demo, running, until
 
 JSON = {"content-type": "application/json"}
@@ -81,7 +82,7 @@ def test_a_body_that_comes_too_slowly_is_refused(small: Running) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: loc"])
 def test_a_head_that_comes_too_slowly_closes_the_connection(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
     with running() as server:
         assert raw(server, sent) == b""
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
@@ -92,6 +93,38 @@ def test_a_head_that_comes_too_slowly_closes_the_connection(sent: bytes, monkeyp
             assert told.startswith(b"HTTP/1.1 200")
             connection.sendall(sent or b"G")  # the next request of the same connection
             assert connection.recv(65536) == b""
+
+
+def asking_for_much(server: Running) -> socket.socket:
+    """A connection that has asked for more than the buffers of sockets hold."""
+    server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(20)
+    connection.connect(("127.0.0.1", server.port))
+    connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5)
+    return connection
+
+
+def test_a_client_that_does_not_read_its_answer_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "READ_SECONDS", 0.2)
+    with running() as server, asking_for_much(server):
+        until(lambda: server.server.server_state.connections)
+        until(lambda: not server.server.server_state.connections)
+        assert server.get("/healthz").status_code == 200
+
+
+def test_a_client_that_reads_slowly_gets_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(protocol, "READ_BYTES", 100)
+    with running() as server, asking_for_much(server) as connection:
+        page, told = server.get("/").text, b""
+        began, slowly = time.monotonic(), 1.0  # longer than a client that does not read has
+        while told.count(b"</html>") < 5:
+            told += connection.recv(4096)
+            assert told
+            time.sleep(0.02 if time.monotonic() - began < slowly else 0)
+        assert told.count(page.encode()) == 5
 
 
 def test_a_head_that_is_too_large_or_no_http_is_refused(small: Running) -> None:
@@ -311,7 +344,7 @@ def test_a_missing_extra_takes_one_line(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_server_that_others_can_reach_warns_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosting, "ServedRun", lambda *given: demo())
-    monkeypatch.setattr(hosting, "serve", lambda app, *given: app.service.stop())
+    monkeypatch.setattr(hosting, "answer_requests", lambda server, bound: server.service.stop())
     warning = "noisychannel: --host 0.0.0.0: other machines can use this server, and there is no token"
     assert told_by(["--host", "0.0.0.0", "--port", "0"], 0) == warning
     for words in (["--host", "0.0.0.0", "--port", "0", "--token", "x"], ["--port", "0"]):

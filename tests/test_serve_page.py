@@ -98,6 +98,17 @@ def test_type_and_see_the_outputs(visit: Visit) -> None:
     assert page.locator("#tree g.best").count() == len("Bäumen") + 2, "the root and the end, too"
 
 
+def test_what_the_models_do_not_know_is_told_and_is_not_sure(visit: Visit) -> None:
+    page = visit.open("#input=中文")
+    visit.decoded("中文")
+    assert page.locator("#remarks").inner_text().startswith("The models do not know “中”, “文”, and can only guess")
+    assert page.locator("#outputs .sure").all_inner_texts() == ["< 1 % sure"] * 5
+    page.get_by_role("textbox", name="Input").fill("Baum")
+    page.keyboard.press("Enter")
+    visit.decoded("Baum")
+    assert page.locator("#remarks").is_hidden()
+
+
 def test_bars_add_up(visit: Visit) -> None:
     page = visit.open("#input=Land")
     visit.decoded("Land")
@@ -157,6 +168,21 @@ def test_sliders_answer_to_the_keyboard(visit: Visit) -> None:
         page.keyboard.press("ArrowRight")
     assert float(page.locator("#weight-channel-value").inner_text()) > float(before)
     assert "still that of the search" in page.locator("#order").inner_text()
+
+
+def test_the_focus_stays_when_a_button_goes_away(visit: Visit) -> None:
+    page = visit.open("#input=Land")
+    visit.decoded("Land")
+    page.locator("#weight-lm").focus()
+    page.keyboard.press("Home")
+    page.locator("#again").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#again", state="hidden")
+    assert page.evaluate("document.activeElement.id") == "link"
+    page.locator("#reset").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#reset", state="hidden")
+    assert page.evaluate("document.activeElement.id") == "link"
 
 
 def test_a_link_reproduces_the_view(visit: Visit, browser: Any, server: Running) -> None:

@@ -334,3 +334,11 @@ def test_no_system_of_a_run_writes_unk(trained: Path, capsys: pytest.CaptureFixt
     assert main(["decode", str(trained), "--rerank", str(file), "--n-best", "2"]) == 0
     given = {line.split("\t")[1] for line in capsys.readouterr().out.splitlines()}
     assert given == {"der Kanu", "Quux sah"}, "as they were given"
+
+
+def test_words_that_are_copied_do_not_make_a_system_unsure(trained: Path) -> None:
+    model = NoisyChannel.load(trained)
+    assert len(model.input_codec.unknown(SENTENCE).symbols) > 1
+    assert model.unknown_symbols(SENTENCE) == 0
+    barred = model.reweighted(model.weights, SearchSettings(allow_unk=False))
+    assert barred.unknown_symbols(SENTENCE) == len(model.input_codec.unknown(SENTENCE).symbols)

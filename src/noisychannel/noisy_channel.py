@@ -205,7 +205,8 @@ class NoisyChannel:
             best = self.decoder.decode(some, kept, before, align and kept == n_best, _steps_of(watch, rows), refused)
             spelt = self.speller.spell([texts[n] for n in rows], some, best, self.settings, refused)
             if confident and self.confidence is not None:
-                judged = with_confidence(spelt, self.confidence, self._kept(1))
+                unknown = [self.unknown_symbols(texts[n], tags[n]) for n in rows]
+                judged = with_confidence(spelt, self.confidence, unknown, self._kept(1))
                 spelt = [outputs[:n_best] for outputs in judged]
             if align and kept != n_best:
                 spelt = self._aligned(some, before, spelt, refused)
@@ -315,6 +316,12 @@ class NoisyChannel:
         """The symbols that the channel, and a language model that reads features, read before an output."""
         return self.output_codec.ids((), features)[:-1]
 
+    def unknown_symbols(self, text: str, features: Sequence[str] = ()) -> int:
+        """How many symbols of an input, with its features, the models do not know and no output can copy."""
+        unknown = self.input_codec.unknown(text, features)
+        copied = self.speller.copies and self.settings.allow_unk
+        return len(unknown.features) + (0 if copied else len(unknown.symbols))
+
     def input_symbols(self, text: str, features: Sequence[str] = ()) -> list[str]:
         """The symbols of an input as the models see them, features first, without EOS."""
         return [self.input_codec.names[i] for i in self.input_codec.encode(text, features)[:-1]]
@@ -327,11 +334,11 @@ class NoisyChannel:
 
 
 def with_confidence(
-    outputs: Sequence[Sequence[Output]], confidence: Confidence, most: int | None = None
+    outputs: Sequence[Sequence[Output]], confidence: Confidence, unknown: Sequence[int], most: int | None = None
 ) -> list[list[Output]]:
-    """Lists of outputs with their confidences; ``most`` as in ``Confidence.of_lists``."""
+    """Lists of outputs with their confidences; ``unknown`` and ``most`` as in ``Confidence.of_lists``."""
     found = [[output.hypothesis for output in best] for best in outputs]
-    values = confidence.of_lists([[output.text for output in best] for best in outputs], found, most)
+    values = confidence.of_lists([[output.text for output in best] for best in outputs], found, unknown, most)
     return [
         [
             output._replace(hypothesis=replace(output.hypothesis, confidence=value))

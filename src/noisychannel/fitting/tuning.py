@@ -93,7 +93,7 @@ class FoldTuning:
 
     def confidence(self, weights: Weights) -> Confidence | None:
         """Fitted on all pairs, with the weights of a tuned system."""
-        lists = judged_lists(self.held_out, self._known_texts, self.decode(weights))
+        lists = judged_lists(self.held_out, self.models, self._known_texts, self.decode(weights))
         return fit_confidence(lists, weights, N_BEST, self.seed)
 
     def direct(self) -> Decoded:

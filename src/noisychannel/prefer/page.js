@@ -7,7 +7,8 @@
   const LONGEST_NAME = 80, AT_ONCE = 50, RETRY_MS = 5000;
   const byId = new Map(data.items.map((item) => [item.id, item]));
   const page = document.getElementById("page");
-  let rater = "", log = [], sent = 0, shown = null, swapped = false, sending = false, refused = "", kept = true;
+  const kept = new Kept(data.page, trial), refused = new Map();
+  let rater = "", log = [], shown = null, swapped = false, sending = false, retry = 0, trouble = "";
 
   function element(tag, properties = {}, ...children) {
     const made = document.createElement(tag);
@@ -16,29 +17,6 @@
     }
     made.append(...children);
     return made;
-  }
-
-  // What is kept in this browser: for each page and rater, the log and how much of it the server has.
-
-  const identity = (name) => name.normalize("NFC").toLowerCase().split(/\s+/).filter(Boolean).join(" ");
-  const place = (name) => `noisychannel-prefer:${data.page}:${trial ? "trial:" : ""}${name}`;
-
-  function load() {
-    try {
-      const found = JSON.parse(localStorage.getItem(place("of " + identity(rater))) || "{}");
-      if (kept) [log, sent] = [found.log || [], found.sent || 0];
-    } catch { kept = false; }
-  }
-
-  function save() {
-    try {
-      localStorage.setItem(place("of " + identity(rater)), JSON.stringify({ log, sent }));
-      localStorage.setItem(place("rater"), rater);
-    } catch { kept = false; }
-  }
-
-  function lastRater() {
-    try { return localStorage.getItem(place("rater")) || ""; } catch { kept = false; return ""; }
   }
 
   // Ratings.
@@ -58,7 +36,8 @@
   }
 
   function add(item, choice) {
-    load(); // another tab may have added something
+    const record = kept.read(identity(rater)); // another tab may have added something
+    log = record.log;
     const before = log.length ? Date.parse(log[log.length - 1].at) : 0;
     const one = {
       format: 1, page: data.page, item: item.id, rater, choice, left: isSwapped(item) ? "second" : "first",
@@ -66,7 +45,7 @@
     };
     if (trial) one.artificial = true;
     log.push(one);
-    save();
+    kept.write(identity(rater), record);
     send();
   }
 
@@ -78,7 +57,7 @@
   }
 
   function undo() {
-    load();
+    log = kept.read(identity(rater)).log;
     const last = counting().pop();
     if (!last) return;
     add(byId.get(last.item), null);
@@ -87,25 +66,43 @@
 
   const lines = () => counting().map((one) => JSON.stringify(one) + "\n").join("");
 
-  // The server, if there is one.
+  // The server, if there is one. It gets what every rater of this browser has said, also one who has left.
+
+  // Raters with ratings that the server does not have, and how many; the rater of the moment first.
+  function waiting() {
+    if (!data.stored) return [];
+    const own = identity(rater);
+    const found = kept.raters().map((id) => {
+      const { log, sent } = kept.read(id);
+      return { id, name: log.length ? log[log.length - 1].rater : id, count: log.length - sent };
+    });
+    return found.filter((one) => one.count > 0).sort((one, other) => (other.id === own) - (one.id === own));
+  }
 
   async function send() {
-    if (!data.stored || sending || refused || sent >= log.length) return showStatus();
+    const next = waiting().find((one) => !refused.has(one.id));
+    if (sending || !next) return showStatus();
     sending = true;
     showStatus();
-    const part = log.slice(sent, sent + AT_ONCE), upTo = sent + part.length, of = rater;
-    let again = 0;
+    clearTimeout(retry);
+    const { log, sent } = kept.read(next.id), part = log.slice(sent, sent + AT_ONCE);
+    let again = false;
+    const reason = async (answer) => (await answer.json().catch(() => ({}))).error || `status ${answer.status}`;
     try {
       const answer = await fetch("ratings", {
         method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(part),
       });
-      if (of === rater && answer.ok) { load(); sent = Math.max(sent, upTo); save(); } // another tab may send the same
-      else if (!answer.ok && answer.status < 500 && ![408, 429].includes(answer.status)) {
-        refused = (await answer.json().catch(() => ({}))).detail || `status ${answer.status}`;
-      } else if (!answer.ok) again = RETRY_MS;
-    } catch { again = RETRY_MS; }
+      if (answer.ok) {
+        const now = kept.read(next.id); // another tab may have sent the same
+        kept.write(next.id, { log: now.log, sent: Math.max(now.sent, sent + part.length) });
+      } else if (answer.status < 500 && ![408, 429].includes(answer.status)) {
+        refused.set(next.id, await reason(answer));
+      } else [again, trouble] = [true, await reason(answer)];
+    } catch { [again, trouble] = [true, "the server does not answer"]; }
     sending = false;
-    if (again) setTimeout(send, again); else send();
+    if (!again) { trouble = ""; return send(); }
+    retry = setTimeout(send, RETRY_MS);
+    showStatus();
   }
 
   // What is seen.
@@ -113,15 +110,15 @@
   const ui = {};
 
   function showStart() {
-    shown = null;
-    const name = element("input", { value: lastRater(), maxLength: LONGEST_NAME, required: true, autocomplete: "off", id: "rater" });
+    [shown, rater, log] = [null, "", []];
+    const name = element("input", { value: kept.lastRater(), maxLength: LONGEST_NAME, required: true, autocomplete: "off", id: "rater" });
     const form = element("form", { onsubmit: (event) => {
       event.preventDefault();
       if (!identity(name.value)) return;
       rater = name.value.trim();
-      [log, sent, refused] = [[], 0, ""];
-      load();
-      save();
+      refused.delete(identity(rater));
+      log = kept.read(identity(rater)).log;
+      kept.keepRater(rater);
       build();
       send();
       showNext();
@@ -136,14 +133,15 @@
         element("li", {}, "You can stop at any time and go on later, in the same browser and under the same name."),
         element("li", {}, "The last rating can be undone, and the one before it, and so on."),
         element("li", {}, "With a keyboard: 1 and 2 for the better output, 3 both good, 4 both bad, z undo.")),
-      form);
+      form, makeStatus());
     name.focus();
+    send();
   }
 
   function banners() {
     const found = [];
     if (trial) found.push(element("p", { className: "banner", id: "trial" }, "Trial: these ratings are marked as artificial, and are not counted."));
-    if (!kept) found.push(element("p", { className: "banner" }, "This browser keeps nothing. Download your ratings before you close the page."));
+    if (!kept.works) found.push(element("p", { className: "banner" }, "This browser keeps nothing. Download your ratings before you close the page."));
     return found;
   }
 
@@ -158,7 +156,7 @@
       source: element("section", { className: "source", "aria-label": "Input" }),
       outputs: ["1", "2"].map((n) => element("p", { className: "text", dir: "auto", id: `output-${n}` })),
       undo: element("button", { type: "button", onclick: undo, id: "undo" }),
-      status: element("p", { className: "status faint", role: "status", id: "status" }),
+      status: makeStatus(),
       copied: element("div"), end: element("section", { className: "card", id: "end" }),
     });
     ui.rating = element("section", {}, ui.source,
@@ -229,14 +227,23 @@
     return rating.choice === rating.left ? "output 1 is better" : "output 2 is better";
   }
 
+  const makeStatus = () => ui.status = element("p", { className: "status faint", role: "status", id: "status" });
+
   function showStatus() {
-    if (!ui.status) return;
-    const waiting = log.length - sent;
-    const where = kept ? "Your ratings are kept in this browser." : "Your ratings are not kept; download them before you close the page.";
-    ui.status.classList.toggle("warning", Boolean(refused) || !kept);
-    ui.status.textContent = !data.stored ? where
-      : refused ? `The server refused the ratings (${refused}). Download them instead.`
-      : waiting > 0 ? `Storing… ${waiting} not stored yet. ${where}` : "All your ratings are stored.";
+    const own = identity(rater), unsent = waiting(), reason = refused.get(own), mine = unsent.find((one) => one.id === own);
+    const where = kept.works ? "Your ratings are kept in this browser." : "Your ratings are not kept; download them before you close the page.";
+    const told = [];
+    if (rater && !data.stored) told.push(where);
+    else if (reason) told.push(`The server refused the ratings (${reason}). Download them instead.`);
+    else if (mine) told.push(`${trouble ? `Trying again (${trouble})` : "Storing"}… ${mine.count} not stored yet. ${where}`);
+    else if (rater) told.push("All your ratings are stored.");
+    for (const one of unsent) {
+      if (one.id === own) continue;
+      const what = `Of ${one.name}, ${one.count} ${one.count === 1 ? "rating is" : "ratings are"} not stored yet. `;
+      told.push(what + (refused.has(one.id) ? "The server refused: start under this name, and download them." : "This page keeps trying; leave it open."));
+    }
+    ui.status.classList.toggle("warning", refused.size > 0 || !kept.works || trouble !== "" || unsent.length > (mine ? 1 : 0));
+    ui.status.textContent = told.join(" ");
   }
 
   function download() {
@@ -270,6 +277,11 @@
     else if (["z", "u", "Backspace"].includes(event.key)) undo();
     else return;
     event.preventDefault();
+  });
+  window.addEventListener("online", send);
+  // What neither the server nor the browser has would be lost; what the server does not have would wait in this browser.
+  window.addEventListener("beforeunload", (event) => {
+    if (waiting().length || (!data.stored && !kept.works && log.length)) event.preventDefault();
   });
   // Adding #trial to the address does not load the page again; without this, ratings would still be stored as real.
   window.addEventListener("hashchange", () => { if (trial !== (location.hash === "#trial")) location.reload(); });

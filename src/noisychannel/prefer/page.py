@@ -1,7 +1,8 @@
 """The page that raters get: inputs and pairs of outputs, without a word about the systems.
 
-It is one file. Everything that it knows is a record inside it, ``PageRecord``; ``page.js`` shows that. The fingerprint
-of the page follows from the record, and so says nothing that the page does not say.
+It is one file. Everything that it knows is a record inside it, ``PageRecord``; ``page.js`` shows that, and ``kept.js``
+keeps what raters say. The fingerprint of the page follows from the record, and so says nothing that the page does not
+say.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def html(page: PageRecord) -> str:
     body = (
         f'<main id="page"><noscript>This page needs JavaScript.</noscript></main>\n{embedded_json(DATA, asdict(page))}'
     )
-    return document(page.question, body, styles=(asset(package, "page.css"),), scripts=(asset(package, "page.js"),))
+    scripts = asset(package, "kept.js"), asset(package, "page.js")
+    return document(page.question, body, styles=(asset(package, "page.css"),), scripts=scripts)
 
 
 def write_page(file: Path, page: PageRecord, key: Key) -> None:

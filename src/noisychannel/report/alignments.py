@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from noisychannel.alignment import END
 from noisychannel.decode.sentences import padded
 from noisychannel.ids import EOS
 from noisychannel.pages import escape
@@ -16,6 +15,8 @@ from noisychannel.report.section import LONGEST_SYMBOL, Section, beginning, capt
 from noisychannel.report.subject import Subject
 
 KEY, TITLE = "alignments", "Alignments of examples"
+SHOWN_END = "▪"
+"""As on the page of ``serve``: few fonts have the ␄ of texts."""
 EXAMPLES = 3
 """Right ones, and as many wrong ones."""
 LONGEST = 30
@@ -36,13 +37,13 @@ def alignments_section(subject: Subject | None, reason: str) -> Section:
     chosen = spread([n for n in short if not right[n]], EXAMPLES) + spread([n for n in short if right[n]], EXAMPLES)
     with_channel = "channel" in model.models and subject.shown.tuned[0].weights.channel != 0
     note = (
-        "Rows are input symbols, columns output symbols, both with their end (␄). The stronger the colour, the more "
-        "probable that the direct model emits the output symbol of the column after reading the input up to the row; "
-        "every column sums to 1. Frames mark the best alignment."
+        f"Rows are input symbols, columns output symbols, both with their end ({SHOWN_END}). The stronger the colour, "
+        "the more probable it is that the direct model writes the output symbol of the column when it has read the "
+        "input up to the row; every column sums to 1. Frames mark the best alignment."
     )
     if with_channel:
         note += (
-            " The channel goes the other way: it reads the output and emits the input, so its rows sum to 1. "
+            " The channel goes the other way: it reads the output and writes the input, so its rows sum to 1. "
             "A row of the channel without a strong cell is an input symbol that the output hardly explains."
         )
     note += (
@@ -71,8 +72,8 @@ def _example(subject: Subject, n: int, with_channel: bool, right: bool) -> str:
     tokens = output.hypothesis.tokens
     inputs, outputs = model.input_codec.encode(held_out.inputs[n], held_out.features[n]), [*tokens, EOS]
     (aligned,) = model.score_ids([held_out.inputs[n]], [[tokens]], [held_out.features[n]], align=True)[0]
-    input_names = _names([*model.input_symbols(held_out.inputs[n], held_out.features[n]), END])
-    output_names = _names([*model.output_symbols(output), END])
+    input_names = _names([*model.input_symbols(held_out.inputs[n], held_out.features[n]), SHOWN_END])
+    output_names = _names([*model.output_symbols(output), SHOWN_END])
     pair = f"{beginning(held_out.inputs[n])} and {beginning(output.text)}"
     shares = posteriors(model.models[model.proposer], inputs, outputs)
     best = frozenset((i, j) for j, i in enumerate(aligned.alignment or ()))

@@ -29,8 +29,10 @@ def coverage_section(subject: Subject | None, reason: str) -> Section:
                      f"{found.brier:.3f}"])  # fmt: skip
     note = (
         "If only the outputs with the highest confidences are used, the others going to a person, this is how many of "
-        "them are right. A good confidence gives a line that rises to the left. Calibration: how far confidences are "
-        "from the share of right outputs, on average, beside what chance alone would show on so many items."
+        "them are right. A good confidence gives a line that rises to the left. The table: the mean accuracy along the "
+        "line; how far confidences are from the share of right outputs, on average, and what perfect confidences would "
+        "show on so many items by chance; and the Brier score, the mean squared distance from 1 (right) or 0 (wrong), "
+        "lower is better."
     )
     chart = lines(
         LineChart(
@@ -39,7 +41,7 @@ def coverage_section(subject: Subject | None, reason: str) -> Section:
             "coverage, % of the items", "accuracy, %", series,
         )
     )  # fmt: skip
-    head = ["system", "area under the curve", "off by (points)", "by chance alone", "Brier score"]
+    head = ["system", "mean accuracy", "off by (points)", "by chance alone", "Brier score"]
     body = paragraph(note) + f'<div class="beside">{chart}{table(head, rows)}</div>'
     systems = [system for system in subject.evaluation.decoded if system.label in {result.system for result in sure}]
     return Section(KEY, TITLE, body + caption(subject.caption(*systems)))

@@ -74,11 +74,11 @@ def disagreements_section(subject: Subject | None, reason: str) -> Section:
     notes = paragraph(note)
     if found:
         per_symbol = subject.shown.models[0].settings.per_symbol
-        objective = "with terms per symbol" if per_symbol else "equation (3) of the paper"
+        divided = ", with terms per symbol" if per_symbol else ""
         notes += paragraph(
-            f"Examples: at most {EXAMPLES} of each kind, evenly spread over the items. Each number is weight times "
-            "term; the bars are the differences, and a term whose bar goes to the right preferred the output of "
-            f"{ours}. The sum is the objective, {objective}."
+            f"Examples: at most {EXAMPLES} of each kind, evenly spread over the items. Each number is weight × "
+            f"term{divided}, their sum the score of the output. The bars are the differences: a term whose bar goes "
+            f"to the right speaks for the output of {ours}."
         )
     body = f'<div class="beside">{chart}<div>{notes}</div></div>' + _examples(subject, examples)
     return Section(KEY, title, body + caption(subject.caption(subject.shown, subject.base)))
@@ -141,7 +141,7 @@ def _example(subject: Subject, n: int, weights: Weights, ours: Hypothesis, alone
     )  # fmt: skip
     numbers = table(["output of", *first, "sum"], rows)
     if sum(second.values()) > sum(first.values()) + ROUNDING:
-        missed = f"The objective prefers the output of {subject.base.label}: a search error of {subject.shown.label}."
+        missed = f"The output of {subject.base.label} has the higher score: a search error of {subject.shown.label}."
         numbers += paragraph(missed, "remark")
     return f'<article class="card example"><div>{facts}{numbers}</div>{chart}</article>'
 

@@ -30,6 +30,7 @@ from noisychannel.report.symbols import symbols_section
 from noisychannel.report.systems import systems_section
 from noisychannel.report.training import training_section
 from noisychannel.report.weights import weights_section
+from noisychannel.report.words import words_section
 from noisychannel.reporting import Reporter, Silent
 from noisychannel.runs import RunDirectory
 
@@ -63,6 +64,7 @@ def make_page(
         lambda: symbols_section(subject, reason),
         lambda: alignments_section(subject, reason),
         lambda: coverage_section(subject, reason),
+        lambda: words_section(_terms(subject)),
     )
     sections = []
     with told.counting("sections", len(makers)) as progress:
@@ -115,6 +117,15 @@ def _summary(run: RunDirectory, subject: Subject | None, reason: str, warnings: 
         parts += [paragraph(reason, "remark"), paragraph(made_by(run))]
     parts += [paragraph(warning, "remark") for warning in warnings]
     return f'<div class="card summary">{"".join(parts)}</div>'
+
+
+def _terms(subject: Subject | None) -> set[str]:
+    """The parts of all systems that are shown."""
+    systems = () if subject is None else subject.evaluation.decoded
+    weights = [tuned.weights.by_name() for system in systems for tuned in system.tuned]
+    used = {name for of_system in weights for name, weight in of_system.items() if weight}
+    proposers = {model.proposer for system in systems for model in system.models}
+    return (used - {"direct"}) | proposers
 
 
 def _contents(sections: Sequence[Section]) -> str:

@@ -53,8 +53,8 @@ def search_errors_section(subject: Subject | None, reason: str) -> Section:
     search, model = ([one for one in errors if one.by_search is kind] for kind in (True, False))
     rest = wrong - len(errors)
     note = (
-        f"{plural(wrong, 'output')} of {subject.shown.label} differ from the reference. If the objective scores the "
-        "reference above the output, the search should have found it: a search error, which a wider search (k1, k2) "
+        f"{plural(wrong, 'output')} of {subject.shown.label} differ from the reference. If the reference has the "
+        "higher score, the search should have found it: a search error, which a wider search (larger k1 and k2) "
         "can fix. Else the models prefer what was written: a model error, which better models or weights can fix. "
         "A reference with unknown symbols, or longer than an output may be, cannot be found at all."
     )
@@ -68,7 +68,8 @@ def search_errors_section(subject: Subject | None, reason: str) -> Section:
     if errors:
         notes += paragraph(
             f"Examples: at most {EXAMPLES} of each kind, evenly spread over the items. The last columns are the "
-            "objective of both, and what separates them, term by term (weight times term, reference less output)."
+            "scores of both, and what each term (weight × term) gives the reference more than the output: a negative "
+            "number speaks for the output."
         )
     body = f'<div class="beside">{chart}<div>{notes}</div></div>'
     body += _examples(subject, "Search errors", spread(search, EXAMPLES))
@@ -85,7 +86,7 @@ def _examples(subject: Subject, title: str, errors: list[ScoredError]) -> str:
         return ""
     sets = [tuned.weights.by_name() for tuned in subject.shown.tuned]
     names = list(dict.fromkeys(name for weights in sets for name, weight in weights.items() if weight))
-    head = ["input", "output", "reference", "O(output)", "O(reference)", *names]
+    head = ["input", "output", "reference", "score of output", "score of reference", *names]
     cells = "".join(f"<th>{name}</th>" if n < 3 else f'<th class="number">{name}</th>' for n, name in enumerate(head))
     rows = []
     for one in errors:

@@ -109,6 +109,11 @@ class Subject:
         return any(metric.name in EXACT for metric in self.table.metrics)
 
     @property
+    def proposer(self) -> str:
+        """The model that proposes outputs in the system that is shown."""
+        return self.shown.models[0].proposer
+
+    @property
     def characters(self) -> bool:
         return self.evaluation.groups[0].output_codec.config.units == "characters"
 

@@ -38,7 +38,7 @@ def systems_section(run: RunDirectory, subject: Subject | None) -> Section:
     if done is not None:
         parts.append(_about_estimate(done))
     if recorded := _recorded(run):
-        parts.append(f"<details><summary>What tuning recorded on dev</summary>{recorded}</details>")
+        parts.append(f"<details><summary>What tuning measured on the dev data</summary>{recorded}</details>")
     if subject is not None:
         parts.append(caption(f"{subject.caption()} {_drawn(subject)}"))
     else:
@@ -66,7 +66,7 @@ def _table(subject: Subject) -> str:
     metrics = [metric.name for metric in subject.table.metrics]
     head = ["system"]
     for name in metrics:
-        head += [name, "95 % interval", "p"]
+        head += [UNITS.get(name, name), "95 % interval", "p"]
     head += ["length ratio", "weights"]
     rows = []
     decoded = {system.label: system for system in subject.evaluation.decoded}
@@ -89,9 +89,9 @@ def _drawn(subject: Subject) -> str:
     signatures = "; ".join(f"{metric.name} {metric.signature}" for metric in table_.metrics)
     few = ", too few for reliable intervals" if drawn.units < FEW_UNITS else ""
     return (
-        f"{signatures}. Intervals: bootstrap, {drawn.samples} samples, seed {drawn.seed}, resampled by "
-        f"{drawn.resampled_by} ({drawn.units} units{few}). p: paired bootstrap against the proposing model with the "
-        "same search. Length ratio: symbols of the outputs for each symbol of the references."
+        f"Intervals: bootstrap, {drawn.samples} samples, seed {drawn.seed}, resampled by {drawn.resampled_by} "
+        f"({drawn.units} units{few}). p: paired bootstrap against {subject.proposer} alone with the same search. "
+        f"Length ratio: symbols of the outputs for each symbol of the references. Signatures: {signatures}."
     )
 
 

@@ -71,7 +71,7 @@ def read_losses(run: RunDirectory) -> tuple[dict[tuple[str, str], list[tuple[flo
     """Steps and losses by model and kind, and how many lines are damaged."""
     again = run.starting_over()
     if not run.metrics_file.exists():
-        raise NoisyChannelError(f"{run.metrics_file.name} is missing; it has the losses of the training.")
+        raise NoisyChannelError(f"The run has no {run.metrics_file.name}, which has the losses of its training.")
     found: dict[tuple[str, str], dict[float, float]] = defaultdict(dict)
     damaged = 0
     for line in read_content(run.metrics_file, again).splitlines():

@@ -76,11 +76,11 @@ def weights_section(subject: Subject | None, reason: str, samples: int, seed: in
         for free in system.free
     ]
     note = (
-        f"The best outputs of each item under every system ({len(candidates.terms_FT):,} in all) are ranked again, "
-        "with one weight varied and the others as they were tuned. The line is the metric, the band its 95 % interval, "
-        "the mark the tuned weight. In the shaded part the items cannot tell the metric from that of the tuned weight "
-        "(paired bootstrap). A flat line says that the weight hardly matters; a peak, that it does. At the tuned "
-        "weight the line can differ from the table: other systems find outputs that the search of this one missed."
+        f"Each line shows {_name(metric)} if one weight had another value and the others stayed as they were tuned; "
+        "the mark is the tuned value, the band the 95 % interval. A flat line says that the weight hardly matters; a "
+        "peak, that it does. In the grey part, the difference from the tuned value may be chance (paired bootstrap). "
+        f"For this, the best outputs of every system ({len(candidates.terms_FT):,} in all) are ranked again; so at the "
+        "tuned value a line can differ from the table, if other systems find outputs that this one's search missed."
     )
     if subject.split != "dev":
         note += " There are no dev data for this, so it shows test data: do not choose weights by it."
@@ -145,19 +145,23 @@ def _chart(curve: WeightCurve, metric: Metric, split: str) -> str:
     band = [(float(low), float(high)) for low, high in curve.intervals]
     good = curve.as_good(metric.higher_is_better)
     description = (
-        f"{metric.name} on {split} data against the weight of {curve.name}. Between {number(good[0])} and "
+        f"{_name(metric)} on {split} data against the weight of {curve.name}. Between {number(good[0])} and "
         f"{number(good[1])} the items cannot tell it from the tuned weight, {number(curve.tuned)}."
     )
     chart = LineChart(
-        f"{curve.name}: as good from {good[0]:.3g} to {good[1]:.3g}",
+        f"{curve.name}: about as good from {good[0]:.3g} to {good[1]:.3g}",
         description,
         f"weight of {curve.name}",
-        metric.name,
-        [Series(metric.name, points, band)],
+        _name(metric),
+        [Series(_name(metric), points, band)],
         [Mark(curve.tuned, f"tuned {curve.tuned:.3g}")],
         good,
     )
     return lines(chart)
+
+
+def _name(metric: Metric) -> str:
+    return metric.name.replace("_", " ")
 
 
 def _history(subject: Subject) -> str:
@@ -173,6 +177,6 @@ def _history(subject: Subject) -> str:
         return ""
     metric = str(tuned.record.get("metric", "score"))
     return (
-        f"<details><summary>Weights that tuning decoded dev with ({len(rows)})</summary>"
+        f"<details><summary>Weights that tuning tried on the dev data ({len(rows)})</summary>"
         f"{table([*names, f'{metric} on dev'], rows, numbers_from=0)}</details>"
     )

@@ -14,11 +14,12 @@ from starlette.exceptions import HTTPException
 
 from noisychannel import __version__
 from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.pages import Page
 from noisychannel.serve import refusals, schema
-from noisychannel.serve.guard import Guard
+from noisychannel.serve.guard import RunsGuard
 from noisychannel.serve.limits import EXPLAINED, Limits
 from noisychannel.serve.measures import CONTENT_TYPE, Measures
-from noisychannel.serve.pages import Page, main_page, reference_page
+from noisychannel.serve.pages import main_page, reference_page
 from noisychannel.serve.served_run import ServedRun
 from noisychannel.serve.service import ClientGoneError, Service
 from noisychannel.serve.tasks import Task, UnknownNameError
@@ -32,6 +33,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         404: "There is no such run or system.",
         408: "The body took too long to arrive.",
         413: "The body is too large.",
+        415: "The content type is not application/json.",
+        421: "The Host header names another server.",
         422: "The request cannot be used; the line says what and where.",
         429: "This client has too many requests at a time.",
         503: "Too many inputs are waiting, or the server is stopping; come back after Retry-After seconds.",
@@ -61,13 +64,13 @@ def create_app(
     _add_pages(app, service)
     _add_errors(app)
     paths = {path for route in app.routes if (path := getattr(route, "path", None)) is not None}
-    return Guarded(Guard(app, limits, measures, token, hosts, paths, warn), app, service)
+    return Guarded(RunsGuard(app, limits, measures, token, hosts, paths, warn), app, service)
 
 
 class Guarded:
     """The application behind its guard."""
 
-    def __init__(self, guard: Guard, app: FastAPI, service: Service) -> None:
+    def __init__(self, guard: RunsGuard, app: FastAPI, service: Service) -> None:
         self.guard, self.app, self.service = guard, app, service
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -12,10 +12,11 @@ from noisychannel.processes import loaded_for_good
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 from noisychannel.serve.app import create_app
-from noisychannel.serve.guard import LOOPBACK_NAMES, is_loopback
 from noisychannel.serve.limits import Limits
 from noisychannel.serve.served_run import ServedRun
-from noisychannel.serve.server import address_of, bind, serve
+from noisychannel.serve.server import RunsServer
+from noisychannel.web.guard import allowed_hosts
+from noisychannel.web.server import address_of, answer_requests, bind
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,15 @@ class Hosting:
     def serve(self, runs: Sequence[str], device: str, ready: Callable[[str], None]) -> None:
         """Serve runs until a signal. ``ready`` is called with the address."""
         directories = named_runs(runs)
-        local = is_loopback(self.host)
+        hosts = allowed_hosts(self.host)
         with bind(self.host, self.port) as bound:
-            if not local and self.token is None:
+            if hosts is None and self.token is None:
                 self.reporter.warn(f"--host {self.host}: other machines can use this server, and there is no token")
             served = [ServedRun(name, run, device, self.limits, self.reporter) for name, run in directories.items()]
-            hosts = {*LOOPBACK_NAMES, self.host} if local else None
             app = create_app(served, self.limits, self.token, hosts, self.reporter.warn)
+            server = RunsServer(app, self.limits, lambda: ready(address_of(bound)), self.reporter.warn)
             with loaded_for_good():
-                serve(app, bound, self.limits, lambda: ready(address_of(bound)), self.reporter.warn)
+                answer_requests(server, bound)
 
 
 def named_runs(words: Sequence[str]) -> dict[str, RunDirectory]:

@@ -39,9 +39,25 @@ def _plain(path: str, place: list[str | int], error: Mapping[str, Any]) -> str |
             return 'must be an object with text, such as {"text": "Baum"}'
         case (("model_type" | "model_attributes_type" | "dict_type"), []):
             return "the body must be a JSON object; see /docs"
+        case "dict_type", ["weights"]:
+            return 'must be an object with a number for each term, such as {"lm": 0.3}'
+        case (("model_type" | "model_attributes_type" | "dict_type"), _):
+            return "must be an object; see /docs"
         case "string_type", _:
             return "must be a text"
-        case "missing", [_, *_]:
+        case (("int_type" | "int_from_float"), _):
+            return "must be a whole number"
+        case "float_type", _:
+            return "must be a number"
+        case "list_type", _:
+            return "must be a list"
+        case "too_short", _:
+            return "must not be empty"
+        case "greater_than_equal", _:
+            return f"must be at least {error['ctx']['ge']}"
+        case "missing", []:
+            return "the body is empty; send JSON, see /docs"
+        case "missing", _:
             return "is missing"
     return None
 

@@ -4,8 +4,9 @@
     2  the logistic model: whether the best text is right
 
 Both maximise the likelihood under a normal prior. Its centre is the temperature alone: intercept 0, slope 1, and no
-other feature. A few dozen items hardly leave it; some hundred decide for themselves. Neither the slope nor the
-coefficient of the margin is ever negative: an output that wins more clearly never has a lower confidence for that.
+other feature but unknown symbols of the input, which are taken to make an output wrong. A few dozen items hardly leave
+it; some hundred decide for themselves. Neither the slope nor the coefficients of the margin and of unknown symbols are
+ever negative: an output that wins more clearly never has a lower confidence for that.
 
 How far to trust the result is measured by cross-validation over inputs: every item is judged by a model of the others.
 
@@ -21,6 +22,8 @@ import numpy as np
 
 from noisychannel.confidence import (
     MARGIN,
+    UNKNOWN,
+    UNSEEN,
     BoolArray,
     Calibration,
     Confidence,
@@ -34,6 +37,7 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.evaluation.calibration import brier, calibration_error, error_by_chance
 from noisychannel.evaluation.held_out import HeldOut
+from noisychannel.noisy_channel import NoisyChannel
 
 FEWEST = 10
 """Dev inputs without which no confidence is fitted."""
@@ -44,7 +48,7 @@ FOLDS = 5
 USUAL_TEMPERATURE = 0.5
 """The centre of its prior, for each unit of the weights of models."""
 LOG_TEMPERATURE_SPREAD = 1.0
-INTERCEPT_SPREAD, SLOPE_SPREAD, FEATURE_SPREAD = 1.5, 0.5, 0.3
+INTERCEPT_SPREAD, SLOPE_SPREAD, FEATURE_SPREAD, UNKNOWN_SPREAD = 1.5, 0.5, 0.3, 2.0
 """Standard deviations of the priors; features are standardised."""
 STEPS = 50
 """Most steps of Newton's method; about ten are usual."""
@@ -59,17 +63,28 @@ class JudgedList:
     """Best first."""
     hypotheses: Sequence[Hypothesis]
     references: Sequence[str]
+    unknown: int = 0
+    """Symbols of the input that count as unknown."""
 
 
 def judged_lists(
-    dev: Sequence[HeldOut], texts: Sequence[Mapping[tuple[int, ...], str]], lists: Sequence[Sequence[Hypothesis]]
+    dev: Sequence[HeldOut],
+    models: Sequence[NoisyChannel],
+    texts: Sequence[Mapping[tuple[int, ...], str]],
+    lists: Sequence[Sequence[Hypothesis]],
 ) -> list[JudgedList]:
-    """The n-best lists of all dev items; ``texts``: for each item the texts of outputs, by their ids."""
+    """The n-best lists of all dev items. ``models``: those that decoded each part of dev. ``texts``: for each item the
+    texts of outputs, by their ids."""
     inputs = [text for part in dev for text in part.inputs]
     references = [right for part in dev for right in part.references]
+    unknown = [
+        model.unknown_symbols(text, tags)
+        for part, model in zip(dev, models, strict=True)
+        for text, tags in zip(part.inputs, part.features, strict=True)
+    ]
     return [
-        JudgedList(text, [known[hypothesis.tokens] for hypothesis in best], best, right)
-        for text, known, best, right in zip(inputs, texts, lists, references, strict=True)
+        JudgedList(text, [known[hypothesis.tokens] for hypothesis in best], best, right, number)
+        for text, known, best, right, number in zip(inputs, texts, lists, references, unknown, strict=True)
     ]
 
 
@@ -116,7 +131,9 @@ class _Dev:
 
     @staticmethod
     def of(judged: Sequence[JudgedList], weights: Weights) -> _Dev:
-        lists = Lists.of([one.texts for one in judged], [one.hypotheses for one in judged])
+        lists = Lists.of(
+            [one.texts for one in judged], [one.hypotheses for one in judged], [one.unknown for one in judged]
+        )
         right_NM = np.zeros_like(lists.same_NM)
         for n, one in enumerate(judged):
             right_NM[n, : len(one.texts)] = [text in one.references for text in one.texts]
@@ -133,15 +150,16 @@ class _Dev:
         """The chosen lists."""
         lists = self.lists
         best = [hypothesis for hypothesis, own in zip(lists.best, chosen_N, strict=True) if own]
-        return replace(
-            self, lists=Lists(best, lists.gap_NM[chosen_N], lists.same_NM[chosen_N]), right_NM=self.right_NM[chosen_N]
-        )
+        some = Lists(best, lists.gap_NM[chosen_N], lists.same_NM[chosen_N], lists.unknown_N[chosen_N])
+        return replace(self, lists=some, right_NM=self.right_NM[chosen_N])
 
     def fit(self, n_best: int) -> Confidence:
         temperature = self._temperature()
         odds_N = self.lists.odds(temperature)
         most_odds = float(odds_N[np.isfinite(odds_N)].max(initial=0.0))
-        features, columns = {}, [np.ones(len(odds_N)), np.minimum(odds_N, most_odds)]
+        unknown_N = standardised(self.lists.feature(UNKNOWN), UNSEEN.mean, UNSEEN.scale)
+        features = {UNKNOWN: UNSEEN}
+        columns = [np.ones(len(odds_N)), np.minimum(odds_N, most_odds), unknown_N]
         for name in self.names:
             values_N = self.lists.feature(name)
             known_N = values_N[np.isfinite(values_N)]
@@ -149,9 +167,10 @@ class _Dev:
                 feature = Feature(float(known_N.mean()), float(known_N.std()), 0.0)
                 features[name] = feature
                 columns.append(standardised(values_N, feature.mean, feature.scale))
-        centre_P = np.array([0.0, 1.0, *(0.0 for _ in features)])
-        spread_P = np.array([INTERCEPT_SPREAD, SLOPE_SPREAD, *(FEATURE_SPREAD for _ in features)])
-        not_negative = [1, *(2 + n for n, name in enumerate(features) if name == MARGIN)]
+        centre_P = np.array([0.0, 1.0, *(feature.coefficient for feature in features.values())])
+        spreads = (UNKNOWN_SPREAD if name == UNKNOWN else FEATURE_SPREAD for name in features)
+        spread_P = np.array([INTERCEPT_SPREAD, SLOPE_SPREAD, *spreads])
+        not_negative = [1, *(2 + n for n, name in enumerate(features) if name in (MARGIN, UNKNOWN))]
         found_P = logistic(np.stack(columns, axis=1), self.right, centre_P, spread_P, not_negative)
         intercept, slope, *coefficients = (float(value) for value in found_P)
         return Confidence(

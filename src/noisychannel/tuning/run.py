@@ -217,7 +217,9 @@ def _tune_systems(
             results.append(tune(system, decode, pool, options.iterations, options.seed, known=known))
             lists = decode(results[-1].weights)
             progress((decodings - 1 - len(results[-1].history)) * len(references))
-            judged = judged_lists([group.dev for group in groups], [known for g in groups for known in g.texts], lists)
+            known_texts = [known for group in groups for known in group.texts]
+            models = [group.model for group in groups]
+            judged = judged_lists([group.dev for group in groups], models, known_texts, lists)
             confidence = fit_confidence(judged, results[-1].weights, options.n_best, options.seed)
             for of_group in run.groups():
                 available = terms_of(of_group, terms)

@@ -141,7 +141,7 @@ function show(answer, own, view) {
 function showRemarks() {
   const { unknown_symbols: symbols, unknown_features: tags } = state.answer;
   const parts = [];
-  if (symbols.length) parts.push(`The models do not know ${[...new Set(symbols)].map((one) => `“${one}”`).join(", ")}.`);
+  if (symbols.length) parts.push(`The models do not know ${[...new Set(symbols)].map((one) => `“${one}”`).join(", ")}, and can only guess what to make of it.`);
   if (tags.length) parts.push(`The models do not know the ${tags.length === 1 ? "tag" : "tags"} ${tags.join(", ")}.`);
   $("remarks").textContent = parts.join(" ");
   $("remarks").hidden = !parts.length;
@@ -171,9 +171,16 @@ function rank() {
   if (!anyModel(state.weights)) text = "Give a model a weight: now nothing is left to rank by.";
   $("order").textContent = text;
   $("order").className = differs ? "order differs" : "order";
-  $("again").hidden = same;
   $("again").disabled = !anyModel(state.weights);
-  $("reset").hidden = same && sameWeights(state.searched, state.tuned);
+  showButton($("again"), !same);
+  showButton($("reset"), !same || !sameWeights(state.searched, state.tuned));
+}
+
+// A button that goes away takes the focus with it: who uses the keyboard would begin again at the top of the page.
+function showButton(button, visible) {
+  const focused = document.activeElement === button;
+  button.hidden = !visible;
+  if (focused && !visible) $("link").focus();
 }
 
 function choose(place, kept = true) {

@@ -37,6 +37,12 @@ function track(costs, left, right) {
   return made;
 }
 
+// Nothing is certain, and nothing is out of the question.
+function percent(share) {
+  if (share < 0.005) return "< 1 %";
+  return share >= 0.995 ? "> 99 %" : `${Math.round(100 * share)} %`;
+}
+
 function showOutputs(answer, weights, selected, searched, choose) {
   const hypotheses = answer.hypotheses;
   const all = hypotheses.map((one) => costsOf(one, weights));
@@ -53,7 +59,7 @@ function showOutputs(answer, weights, selected, searched, choose) {
     const text = element("span", { class: "output-text" }, name);
     if (moved) text.append(element("span", { class: "moved" }, `${moved > 0 ? "▲" : "▼"} was ${place + 1}`));
     else if (!changed && one.confidence !== null) {
-      text.append(element("span", { class: "sure", title: "calibrated probability that it is right" }, `${Math.round(100 * one.confidence)} % sure`));
+      text.append(element("span", { class: "sure", title: "calibrated probability that it is right" }, `${percent(one.confidence)} sure`));
     }
     const radio = element("input", {
       type: "radio", name: "output", value: place, checked: place === selected,

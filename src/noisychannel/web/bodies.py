@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
 
-from noisychannel.serve.limits import Limits
-
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-Scope: TypeAlias = MutableMapping[str, Any]
-ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+from noisychannel.web.messages import Message, Receive, Scope, header
 
 
 class RefusedBodyError(Exception):
@@ -27,26 +19,26 @@ class ClientLeftError(Exception):
     """The client has closed the connection."""
 
 
-async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
+async def read_body(scope: Scope, receive: Receive, most: int, seconds: float) -> bytes:
     """The whole body. The size is checked while it arrives: a chunked body does not say how long it is."""
-    too_large = RefusedBodyError(413, f"the request has more than {limits.max_body:,} bytes; send less at once")
+    too_large = RefusedBodyError(413, f"the request has more than {most:,} bytes; send less at once")
     announced = header(scope, b"content-length")
-    if announced.isdigit() and int(announced) > limits.max_body:
+    if announced.isdigit() and int(announced) > most:
         raise too_large
     body = bytearray()
     try:
-        async with asyncio.timeout(limits.body_seconds):
+        async with asyncio.timeout(seconds):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientLeftError
                 body += message.get("body", b"")
-                if len(body) > limits.max_body:
+                if len(body) > most:
                     raise too_large
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
-        reason = f"the request did not arrive within {limits.body_seconds:g} s"
+        reason = f"the request did not arrive within {seconds:g} s"
         raise RefusedBodyError(408, reason) from None
 
 
@@ -62,8 +54,3 @@ def replayed(body: bytes, receive: Receive) -> Receive:
         return await receive()
 
     return again
-
-
-def header(scope: Scope, name: bytes) -> str:
-    """The value of a header; empty if there is none."""
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
