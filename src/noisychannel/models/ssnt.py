@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -66,7 +67,12 @@ class Copying(nn.Module):
         self.target = CopyTarget(targets)
 
     def forward(self, scores: Tensor, states: Tensor, symbols: Tensor) -> Tensor:
-        """Scores [..., V], states [..., H] and input symbols [...] -> scores [..., V]."""
+        """Scores [..., V], states [..., H] and input symbols [...] -> scores [..., V]; may overwrite the scores."""
+        if scores.dim() == 2 and not torch.is_grad_enabled() and gates.vectorises(scores):
+            target_N, into = self.target.ids.numpy().take(symbols.numpy()), scores.numpy()
+            rows = np.flatnonzero(target_N >= 0)
+            into[rows, target_N[rows]] += self.amount(states).numpy()[rows, 0]
+            return scores
         target = self.target(symbols)[..., None]
         amount = self.amount(states).masked_fill(target < 0, 0.0).to(scores.dtype)
         return scores.scatter_add(-1, target.clamp(min=0), amount)
