@@ -8,7 +8,7 @@ Shapes: B batch, T positions, N sequences stepped together, L layers, H hidden s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +35,15 @@ class SymbolsRead:
     """What the first layer gets from each symbol."""
     layers: Sequence[Sequence[Tensor]]
     """The weights of each layer."""
+    above: tuple[Tensor, Tensor, list[int]] | None = None
+    """Weights and bias of all that a model computes from each new state of the top layer, as one product, and how many
+    columns of it belong to each part."""
+
+    def of_states(self, states_NH: Tensor) -> tuple[Tensor, ...]:
+        """The parts of the product ``above``: [N,...] each."""
+        assert self.above is not None
+        weight, bias, sizes = self.above
+        return linear(states_NH, weight, bias).split(sizes, dim=1)
 
 
 class LSTMState(NamedTuple):
@@ -44,6 +53,19 @@ class LSTMState(NamedTuple):
     cell_LNH: Tensor
     read: SymbolsRead | None = None
     """On a CPU, if the vocabulary is small."""
+
+    @property
+    def shared(self) -> SymbolsRead | None:
+        """``read``, unless there are gradients, which it does not have."""
+        return None if torch.is_grad_enabled() else self.read
+
+    def with_above(self, *products: nn.Linear) -> LSTMState:
+        """These states with joined products above them; without ``read`` if there is none or they are large."""
+        weights, sizes = [x.weight for x in products], [x.out_features for x in products]
+        if self.read is None or max(sizes) > SYMBOLS_READ_AHEAD:
+            return self._replace(read=None)
+        biases = [x.weight.new_zeros(x.out_features) if x.bias is None else x.bias for x in products]
+        return self._replace(read=replace(self.read, above=(torch.cat(weights), torch.cat(biases), sizes)))
 
     def select(self, indices: Tensor) -> LSTMState:
         """The states of the sequences ``indices``, in that order, repeats allowed."""
@@ -106,8 +128,8 @@ class ForwardLSTM(nn.Module):
         allowed. What siblings share is computed once: the recurrent product for each row of ``state``, and the product
         with the embedding for each symbol of the vocabulary, if there are fewer symbols than sequences.
         """
-        if state.read is not None and not self.training and not torch.is_grad_enabled():
-            return _step_by_table(symbols_N, state, parents_N, state.read)
+        if (shared := state.shared) is not None:
+            return _step_by_table(symbols_N, state, parents_N, shared)
         hidden, cell, inputs_NH = [], [], None
         dropout: Callable[[Tensor], Tensor] = self.dropout if self.training else _unchanged
         for layer, (weight_ih, weight_hh, bias_ih, bias_hh) in enumerate(self.lstm.all_weights):
