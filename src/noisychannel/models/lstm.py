@@ -61,7 +61,8 @@ class LSTMState(NamedTuple):
 
     def with_above(self, *products: nn.Linear) -> LSTMState:
         """These states with joined products above them; without ``read`` if there is none or they are large."""
-        weights, sizes = [x.weight for x in products], [x.out_features for x in products]
+        weights: list[Tensor] = [x.weight for x in products]
+        sizes = [x.out_features for x in products]
         if self.read is None or max(sizes) > SYMBOLS_READ_AHEAD:
             return self._replace(read=None)
         biases = [x.weight.new_zeros(x.out_features) if x.bias is None else x.bias for x in products]
