@@ -22,9 +22,14 @@ from noisychannel.decode.table import Candidates, PrefixTable
 from noisychannel.ids import EOS
 
 
+def in_numpy(x: Tensor) -> bool:
+    """Whether ``selection_on_cpu`` is faster."""
+    return x.device.type == "cpu"
+
+
 def complete(plan: SearchPlan, sentences: Sentences, candidates: Candidates, length: int) -> Answers:
     """A6: the candidates that end in EOS, with their exact scores, by the rank of their proposals: [B,K]."""
-    if candidates.slot.device.type == "cpu":
+    if in_numpy(candidates.slot):
         return on_cpu.complete(plan, sentences, candidates, length)
     place_BK = sentences.at_last(candidates.place.mT)
     terms = {"direct": sentences.at_last(candidates.direct), **candidates.with_channel(candidates.channel)}
@@ -63,7 +68,7 @@ def survivors(plan: SearchPlan, sentences: Sentences, candidates: Candidates, le
     terms = {name: term[:, :, None] for name, term in candidates.terms.items()}
     if channel is not None:
         terms["channel"] = channel
-    if candidates.slot.device.type == "cpu":
+    if in_numpy(candidates.slot):
         whole_BQI = on_cpu.objective(plan, candidates, terms, length)
         found = on_cpu.survivors(whole_BQI, candidates.place.numpy(), plan.settings.k2)
         return Survivors(*map(torch.from_numpy, found))

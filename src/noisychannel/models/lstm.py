@@ -65,7 +65,7 @@ class LSTMState(NamedTuple):
         sizes = [x.out_features for x in products]
         if self.read is None or max(sizes) > SYMBOLS_READ_AHEAD:
             return self._replace(read=None)
-        biases = [x.weight.new_zeros(x.out_features) if x.bias is None else x.bias for x in products]
+        biases: list[Tensor] = [x.weight.new_zeros(x.out_features) if x.bias is None else x.bias for x in products]
         return self._replace(read=replace(self.read, above=(torch.cat(weights), torch.cat(biases), sizes)))
 
     def select(self, indices: Tensor) -> LSTMState:
