@@ -79,7 +79,10 @@ def measure_words(source: Path, count: int) -> dict[str, list[Seconds]]:
 
 
 def measure_file(source: Path, file: Path, compiled: Path) -> Seconds:
-    """Seconds of the command, start and end included, and those of the CPU in all its processes. ``compiled``: a folder for compiled modules."""
+    """Seconds of the command, start and end included, and those of the CPU in all its processes.
+
+    ``compiled``: a folder for compiled modules.
+    """
     environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONPYCACHEPREFIX": str(compiled)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-m", "noisychannel", "decode", "demo"]

@@ -120,6 +120,8 @@ class ForwardLSTM(nn.Module):
             return LSTMState(zeros, zeros)
         weight_ih, _, bias_ih, _ = self.lstm.all_weights[0]
         gates_V4H = linear(self.embedding.weight, weight_ih, bias_ih)
+        if not vectorises(gates_V4H):  # products in bfloat16
+            return LSTMState(zeros, zeros)
         return LSTMState(zeros, zeros, SymbolsRead(gates_V4H, self.lstm.all_weights))
 
     def step(self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None) -> tuple[Tensor, LSTMState]:
