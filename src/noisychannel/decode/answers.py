@@ -1,12 +1,14 @@
 """Answers: complete hypotheses, which have left the chart.
 
-Shapes: B sentences, A answers.
+Everything about an answer is one row of numbers, so that answers are joined, ranked and picked in one operation.
+
+Shapes: B sentences, A answers, F = 3 + the number of terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,32 +16,51 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Answers:
-    """Hypotheses of each sentence, best first, [B,A] each; a score of -inf marks an empty place."""
+    """Hypotheses of each sentence, best first; a score of -inf marks an empty place."""
 
-    score: Tensor
-    """The objective O."""
-    terms: Mapping[str, Tensor]
-    """Every term but the length, by name."""
-    length: Tensor
-    slot: Tensor
-    """The prefix before EOS (of a partial output, the prefix itself) in the table of its length."""
+    numbers: Tensor
+    """The objective O, the length, the slot, and the terms, in float64: [F,B,A]. Whole numbers are exact in it."""
+    names: tuple[str, ...]
+    """Of the terms: every one but the length."""
+
+    @property
+    def score(self) -> Tensor:
+        """The objective O: [B,A]."""
+        return self.numbers[0]
+
+    @property
+    def length(self) -> Tensor:
+        return self.numbers[1].long()
+
+    @property
+    def slot(self) -> Tensor:
+        """The prefix before EOS (of a partial output, the prefix itself) in the table of its length."""
+        return self.numbers[2].long()
+
+    @property
+    def terms(self) -> dict[str, Tensor]:
+        return dict(zip(self.names, self.numbers[3:], strict=True))
+
+    @staticmethod
+    def of(score_BA: Tensor, terms: Mapping[str, Tensor], length: int, slot_BA: Tensor) -> Answers:
+        """Answers of one length."""
+        lengths = torch.full_like(score_BA, length)
+        return Answers(torch.stack([score_BA, lengths, slot_BA.to(score_BA.dtype), *terms.values()]), tuple(terms))
 
     @staticmethod
     def none(terms: Sequence[str], batch: int, size: int, device: torch.device) -> Answers:
         """Empty places only."""
-        score, *others = (
-            torch.full((batch, size), -torch.inf, dtype=torch.float64, device=device) for _ in range(1 + len(terms))
-        )
-        pointers = (torch.zeros(batch, size, dtype=torch.long, device=device) for _ in range(2))
-        return Answers(score, dict(zip(terms, others, strict=True)), *pointers)
+        numbers = torch.full((3 + len(terms), batch, size), -torch.inf, dtype=torch.float64, device=device)
+        numbers[1:3] = 0.0
+        return Answers(numbers, tuple(terms))
 
     def merge(self, other: Answers) -> Answers:
         """The best of both, as many as these; of equal ones, these come first."""
         if other.score.device.type == "cpu" and other.is_empty:
             return self
-        both = self._with(other, lambda mine, theirs: torch.cat([mine, theirs], dim=1))
-        best = both.score.argsort(dim=1, descending=True, stable=True)[:, : self.score.shape[1]]
-        return both.each(lambda x: x.gather(1, best))
+        both = torch.cat([self.numbers, other.numbers], dim=2)
+        best = both[0].argsort(dim=1, descending=True, stable=True)[:, : self.numbers.shape[2]]
+        return Answers(both.gather(2, best.expand(len(both), -1, -1)), self.names)
 
     @property
     def is_empty(self) -> bool:
@@ -48,35 +69,14 @@ class Answers:
 
     def select(self, rows: Tensor) -> Answers:
         """Those of the given sentences."""
-        return self.each(lambda x: x[rows])
+        return Answers(self.numbers[:, rows], self.names)
 
     def where_any(self, other: Answers) -> Answers:
         """These answers in the sentences that have one, and the others elsewhere."""
         any_B1 = (self.score > -torch.inf).any(1, keepdim=True)
-        return self._with(other, lambda mine, theirs: torch.where(any_B1, mine, theirs))
+        return Answers(torch.where(any_B1, self.numbers, other.numbers), self.names)
 
     def put(self, rows: Tensor, other: Answers) -> None:
         """Overwrite those of the sentences ``rows``."""
-        if other is self:
-            return
-
-        def overwrite(mine: Tensor, theirs: Tensor) -> Tensor:
-            mine[rows] = theirs
-            return mine
-
-        self._with(other, overwrite)
-
-    def masked(self, away_BA: Tensor) -> Answers:
-        """The given places emptied."""
-        return replace(self, score=self.score.masked_fill(away_BA, -torch.inf))
-
-    def each(self, change: Callable[[Tensor], Tensor]) -> Answers:
-        """The same change of every tensor."""
-        terms = {name: change(term) for name, term in self.terms.items()}
-        return Answers(change(self.score), terms, change(self.length), change(self.slot))
-
-    def _with(self, other: Answers, join: Callable[[Tensor, Tensor], Tensor]) -> Answers:
-        terms = {name: join(term, other.terms[name]) for name, term in self.terms.items()}
-        return Answers(
-            join(self.score, other.score), terms, join(self.length, other.length), join(self.slot, other.slot)
-        )
+        if other is not self:
+            self.numbers[:, rows] = other.numbers

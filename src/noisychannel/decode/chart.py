@@ -269,7 +269,10 @@ def _next_table(
         return None
     # No candidate of a sentence that is closed is alive; in the others the survivors come first in the order.
     picked = order_BQ[:, :P]
-    packing = Packing.of(torch.arange(P, device=picked.device) < count_B[:, None])
+    if count_B.shape[0] == 1:
+        packing = Packing.whole(P, picked.device)
+    else:
+        packing = Packing.of(torch.arange(P, device=picked.device) < count_B[:, None])
     parent, symbol = candidates.slot.gather(1, picked), candidates.symbol.gather(1, picked)
     own = packing.gather(candidates.packing.row.gather(1, picked))
     extended, last_symbol_N = candidates.family[own], packing.gather(symbol)

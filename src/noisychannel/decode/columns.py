@@ -76,8 +76,9 @@ class Transitions(NamedTuple):
     @staticmethod
     def of(emit_logit: Tensor) -> Transitions:
         logit = emit_logit.double()
-        log_shift = F.logsigmoid(-logit)
-        return Transitions(scan_sum(log_shift) - log_shift, F.logsigmoid(logit))
+        log_emit = F.logsigmoid(logit)
+        log_shift = log_emit - logit  # = log σ(-logit), without another logarithm
+        return Transitions(scan_sum(log_shift) - log_shift, log_emit)
 
     def reach(self, score: Tensor, semiring: Semiring) -> Tensor:
         """From scores at positions k to those of emitting at i ≥ k:  S(i) + log e(i) + ⊕_{k≤i} (score(k) - S(k))."""
@@ -149,7 +150,8 @@ def advance_channel(
         onward, written, leave = fused.advance_channel(*column, emit_logit, word_logp, isinstance(semiring, Max))
         return ChannelColumn(onward, written, torch.full_like(column.start, -torch.inf)), leave
     logit = emit_logit.double()
-    log_g = F.logsigmoid(logit) + word_logp.double()
+    log_emit = F.logsigmoid(logit)
+    log_g = log_emit + word_logp
     total_g = scan_sum(log_g)
     inflow = column.onward - (total_g - log_g)
     if lengths is not None:
@@ -159,4 +161,4 @@ def advance_channel(
     arrive = semiring.plus(column.onward, from_left)
     written = semiring.plus(column.written, leave)
     nothing_left = torch.full_like(column.start, -torch.inf)
-    return ChannelColumn(arrive + F.logsigmoid(-logit), written, nothing_left), leave
+    return ChannelColumn(arrive + (log_emit - logit), written, nothing_left), leave

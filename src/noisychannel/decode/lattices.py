@@ -13,7 +13,7 @@ from torch import Tensor
 from noisychannel import kernels
 from noisychannel.decode.channel_words import ChannelWords
 from noisychannel.decode.columns import ChannelColumn, advance_channel
-from noisychannel.decode.packing import Packing
+from noisychannel.decode.packing import Packing, slot_columns
 from noisychannel.decode.plan import SearchPlan
 from noisychannel.decode.sentences import Sentences
 from noisychannel.joint import log_normaliser
@@ -94,12 +94,10 @@ def read_one_more(
 ) -> tuple[ChannelColumn, Tensor]:
     """The channel's columns after it has read one more symbol (``step_channel``), and its leave there: [B,Q,I]."""
     assert sentences.channel is not None
-    written, target_BI = sentences.channel, sentences.inputs
-    if sentences.channel_words is not None:
-        target_BI = sentences.channel_words.target
-    from_candidate = read.scores.gather(2, target_BI[:, None].expand(-1, read.scores.shape[1], -1))
-    from_input = written.words.scores.gather(2, target_BI[:, :, None]).mT
-    word_logp_BQI = from_candidate + from_input - log_normaliser(read.scores, written.words, plan.settings.products)
-    emit_NI = emissions(channel, written.gate, read.gate, packing, built_is_output=False)
+    assert sentences.written is not None
+    target_BI = sentences.inputs if sentences.channel_words is None else sentences.channel_words.target
+    word_logp_BQI = slot_columns(read.scores, target_BI) + sentences.written
+    word_logp_BQI -= log_normaliser(read.scores, sentences.channel.words, plan.settings.products)
+    emit_NI = emissions(channel, sentences.channel.gate, read.gate, packing, built_is_output=False)
     lengths = sentences.lengths if sentences.padded else None
     return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, plan.over_channel, lengths)

@@ -27,7 +27,7 @@ from noisychannel.decode.plan import SearchPlan
 from noisychannel.decode.proposals import RankedScores, slack_of
 from noisychannel.decode.sentences import Sentences
 from noisychannel.decode.table import PrefixTable
-from noisychannel.joint import log_normaliser
+from noisychannel.joint import Scaled, log_normaliser
 from noisychannel.models.protocols import DirectModel, LateOutputScores
 
 
@@ -93,8 +93,13 @@ def next_words(
 ) -> NextWords:
     """The scores after every prefix that may be among the K1 best of a cell, given how well it reaches the cells."""
     if table.output_scores is not None:
-        normaliser_BIP = log_normaliser(sentences.direct.words, table.output_scores, plan.settings.products)
-        return NextWords(RankedScores.of(table.output_scores), normaliser_BIP, None, None)
+        # A kernel on a GPU needs the scores only.
+        scaled = Scaled.of(table.output_scores) if table.output_scores.device.type == "cpu" else None
+        normaliser_BIP = log_normaliser(
+            sentences.direct.words, table.output_scores if scaled is None else scaled, plan.settings.products
+        )
+        ranked = RankedScores.of(table.output_scores, None if scaled is None else scaled.max)
+        return NextWords(ranked, normaliser_BIP, None, None)
     assert isinstance(direct, LateOutputScores)
     best_BI, slot_BI = reach_BPI.max(dim=1)
     slots_P = torch.arange(reach_BPI.shape[1], device=slot_BI.device)

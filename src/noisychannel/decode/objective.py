@@ -10,7 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
+from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from noisychannel.errors import shortened
@@ -20,6 +23,7 @@ TERMS = ("direct", "channel", "lm", "length")
 LARGEST = 1e30
 """A larger weight makes objectives overflow."""
 NAME = re.compile(r"[a-z][a-z0-9_]*")
+Numbers = TypeVar("Numbers", Tensor, npt.NDArray[np.float64])
 
 
 @dataclass(frozen=True)
@@ -75,14 +79,20 @@ class Weights:
         """All weights, the four of the paper first."""
         return {name: getattr(self, name) for name in TERMS} | dict(self.extra)
 
-    def combine(self, direct: Tensor, terms: Mapping[str, Tensor], length: int) -> Tensor:
+    def combine(self, direct: Numbers, terms: Mapping[str, Numbers], length: int) -> Numbers:
         """Equation (3) for hypotheses of one length; a term that was not computed is absent from ``terms``."""
         # 0 · -inf is nan, so a weight of zero must not meet the -inf of a cell that cannot be reached.
-        total = self.direct * direct if self.direct else direct.masked_fill(direct > -math.inf, 0.0)
+        total = self.direct * direct if self.direct else _zero_if_reached(direct)
         for name, weight in {"channel": self.channel, "lm": self.lm, **self.extra}.items():
             if weight and name in terms:
                 total = total + weight * terms[name]
         return total + self.length * length
+
+
+def _zero_if_reached(direct: Numbers) -> Numbers:
+    if isinstance(direct, Tensor):
+        return direct.masked_fill(direct > -math.inf, 0.0)
+    return np.where(direct > -math.inf, 0.0, direct)
 
 
 def check_kind(name: str, value: object, cls: type) -> None:

@@ -33,10 +33,10 @@ class Packing(NamedTuple):
     @staticmethod
     def at(sentence_N: Tensor, slot_N: Tensor, shape: Sequence[int]) -> Packing:
         """N rows in the given slots."""
-        if shape[0] == 1 and len(slot_N) == shape[1]:
-            return Packing.whole(len(slot_N), slot_N.device)
+        if shape[0] == 1 and slot_N.shape[0] == shape[1]:
+            return Packing.whole(slot_N.shape[0], slot_N.device)
         row = torch.zeros(*shape, dtype=torch.long, device=slot_N.device)
-        row[sentence_N, slot_N] = torch.arange(len(slot_N), device=row.device)
+        row[sentence_N, slot_N] = torch.arange(slot_N.shape[0], device=row.device)
         filled = torch.zeros_like(row, dtype=torch.bool)
         filled[sentence_N, slot_N] = True
         return Packing(sentence_N, slot_N, row, filled)

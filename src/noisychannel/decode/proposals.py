@@ -63,9 +63,10 @@ class RankedScores(NamedTuple):
     """[...,L]; None for a small vocabulary."""
 
     @staticmethod
-    def of(scores: Tensor) -> RankedScores:
+    def of(scores: Tensor, largest: Tensor | None = None) -> RankedScores:
+        """``largest``: of each row, [...,1], if it is known."""
         if scores.shape[-1] < 8 * LISTED:
-            return RankedScores(scores, scores.amax(-1, keepdim=True), None)
+            return RankedScores(scores, scores.amax(-1, keepdim=True) if largest is None else largest, None)
         return RankedScores(scores, *scores.topk(LISTED, dim=-1))
 
     def select(self, rows: Tensor) -> RankedScores:

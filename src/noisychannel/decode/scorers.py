@@ -157,7 +157,8 @@ def ready(model: object) -> torch.device:
     """Switch a module's dropout off; the device it is on."""
     if not isinstance(model, nn.Module):
         return torch.device("cpu")
-    model.eval()
+    if model.training:  # looking at all parts of a model takes longer than some of its steps
+        model.eval()
     tensor = next(chain(model.parameters(), model.buffers()), None)
     return torch.device("cpu") if tensor is None else tensor.device
 

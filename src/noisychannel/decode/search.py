@@ -36,7 +36,7 @@ def search(
     models: Models, plan: SearchPlan, sentences: Sentences, n_best: int, watch: Watch | None = None
 ) -> SearchResult:
     """Algorithm 1 for a batch; ``watch`` is called after each step, once for every sentence that is still searched."""
-    B, device = len(sentences.inputs), sentences.inputs.device
+    B, device = sentences.inputs.shape[0], sentences.inputs.device
     answers, partial = (Answers.none(models.terms, B, size, device) for size in (n_best, 1))
     found, traces = answers, Traces()
     rows, alive = torch.arange(B, device=device), B
@@ -51,12 +51,17 @@ def search(
             report(watch, plan, sentences, rows, traces, table, taken, length)
         table, found = taken.table, taken.answers
         del taken  # its tensors are not needed any more, and the next step needs room
-        going = rows[:0] if table is None else table.packing.filled.any(1).nonzero().squeeze(1)
-        if len(going) < alive:
+        if table is None:
+            going = rows[:0]
+        elif table.packing.is_whole:
+            going = torch.zeros_like(rows)  # the one sentence
+        else:
+            going = table.packing.filled.any(1).nonzero().squeeze(1)
+        if going.shape[0] < alive:
             # The longest partial outputs of a sentence are those of its last table.
             partial.put(rows, best_partial(sentences, before, length - 1).where_any(partial.select(rows)))
-            alive = len(going)
-        if table is not None and len(going) <= CROWDED * len(rows):
+            alive = going.shape[0]
+        if table is not None and going.shape[0] <= CROWDED * rows.shape[0]:
             answers.put(rows, found)
             rows, sentences = rows[going], sentences.select(going)
             table, found = table.select(going), found.select(going)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from noisychannel.decode import selection_on_cpu as on_cpu
 from noisychannel.decode.answers import Answers
 from noisychannel.decode.columns import total
 from noisychannel.decode.plan import Models, SearchPlan
@@ -21,18 +22,25 @@ from noisychannel.decode.table import Candidates, PrefixTable
 from noisychannel.ids import EOS
 
 
+def in_numpy(x: Tensor) -> bool:
+    """Whether ``selection_on_cpu`` is faster."""
+    return x.device.type == "cpu"
+
+
 def complete(plan: SearchPlan, sentences: Sentences, candidates: Candidates, length: int) -> Answers:
     """A6: the candidates that end in EOS, with their exact scores, by the rank of their proposals: [B,K]."""
+    if in_numpy(candidates.slot):
+        return on_cpu.complete(plan, sentences, candidates, length)
     place_BK = sentences.at_last(candidates.place.mT)
-    if place_BK.device.type == "cpu" and not bool((candidates.symbol == EOS).any()):
-        B, K = place_BK.shape
-        return Answers.none(("direct", *candidates.with_channel(candidates.channel)), B, K, place_BK.device)
-    direct = sentences.at_last(candidates.direct)
-    terms = candidates.with_channel(candidates.channel)
-    score = plan.weights.combine(direct, terms, length)
-    score = score.masked_fill((candidates.symbol != EOS) | (direct == -torch.inf), -torch.inf)
-    answers = Answers(score, {"direct": direct, **terms}, torch.full_like(candidates.slot, length), candidates.slot)
-    return answers.each(lambda x: x.gather(1, place_BK.clamp(min=0))).masked(place_BK < 0)
+    terms = {"direct": sentences.at_last(candidates.direct), **candidates.with_channel(candidates.channel)}
+    ended_BQ = (candidates.symbol == EOS).double().log_()  # 0 if it is, else -inf
+    every = Answers.of(ended_BQ, terms, length, candidates.slot)
+    proposed = every.numbers.gather(2, place_BK.clamp(min=0).expand(len(every.numbers), -1, -1))
+    found = Answers(proposed, every.names)
+    score_BK = plan.weights.combine(found.terms["direct"], found.terms, length)
+    none_BK = (place_BK < 0) | (proposed[0] == -torch.inf) | (proposed[3] == -torch.inf)
+    proposed[0] = score_BK.masked_fill_(none_BK, -torch.inf)
+    return found
 
 
 def partial_channel(written_BQI: Tensor, lengths: Tensor) -> Tensor:
@@ -40,7 +48,7 @@ def partial_channel(written_BQI: Tensor, lengths: Tensor) -> Tensor:
 
     x's EOS may be written only together with y's, so in the last column a partial output explains x without it.
     """
-    without_eos = torch.cat([torch.zeros_like(written_BQI[..., :1]), written_BQI[..., :-1]], dim=-1)
+    without_eos = F.pad(written_BQI[..., :-1], (1, 0))
     last = torch.arange(written_BQI.shape[2], device=written_BQI.device) == (lengths - 1)[:, None]
     return torch.where(last[:, None], without_eos, written_BQI)
 
@@ -60,12 +68,13 @@ def survivors(plan: SearchPlan, sentences: Sentences, candidates: Candidates, le
     terms = {name: term[:, :, None] for name, term in candidates.terms.items()}
     if channel is not None:
         terms["channel"] = channel
+    if in_numpy(candidates.slot):
+        whole_BQI = on_cpu.objective(plan, candidates, terms, length)
+        found = on_cpu.survivors(whole_BQI, candidates.place.numpy(), plan.settings.k2)
+        return Survivors(*map(torch.from_numpy, found))
     objective_BQI = plan.weights.combine(candidates.direct, terms, length)
     unreached = (candidates.direct == -torch.inf) | (candidates.symbol == EOS)[:, :, None]
     objective_BQI = objective_BQI.masked_fill(unreached, -torch.inf)
-
-    if objective_BQI.device.type == "cpu":
-        return _survivors_on_cpu(objective_BQI, candidates.place, plan.settings.k2)
     place = candidates.place.clamp(min=0)
     ranked_BIK = objective_BQI.mT.gather(2, place).masked_fill(candidates.place < 0, -torch.inf)
     best, chosen = (x[..., : plan.settings.k2] for x in ranked_BIK.sort(dim=2, descending=True, stable=True))
@@ -77,30 +86,6 @@ def survivors(plan: SearchPlan, sentences: Sentences, candidates: Candidates, le
     met = torch.arange(nowhere, device=place.device).where(stays, nowhere)
     first_BQ = torch.full_like(candidates.slot, nowhere).scatter_reduce_(1, candidate.flatten(1), met, "amin")
     return Survivors(objective_BQI.masked_fill(kept_BIQ.mT == 0, -torch.inf), first_BQ.argsort(dim=1))
-
-
-def _survivors_on_cpu(objective_BQI: Tensor, place_BIK: Tensor, k2: int) -> Survivors:
-    """``survivors`` of this objective. NumPy needs a fraction of PyTorch's time for operations on a few numbers."""
-    (B, Q, I), K = objective_BQI.shape, place_BIK.shape[2]
-    objective, place = objective_BQI.numpy().reshape(-1), place_BIK.numpy().reshape(B * I, K)
-    sentence, cell = np.divmod(np.arange(B * I), I)
-    # Where each proposal's objective is, and its candidate among all B·Q.
-    candidate = place + (sentence * Q)[:, None]
-    where = candidate * I + cell[:, None]
-    none = place < 0
-    ranked = np.where(none, -np.inf, objective.take(np.where(none, 0, where)))
-    chosen = (-ranked).argsort(axis=1, kind="stable")[:, :k2]
-    stays = np.flatnonzero(np.take_along_axis(ranked, chosen, 1) > -np.inf)
-    chosen += np.arange(0, B * I * K, K)[:, None]
-    chosen = chosen.reshape(-1)[stays]
-    surviving = np.full_like(objective, -np.inf)
-    kept = where.reshape(-1)[chosen]
-    surviving[kept] = objective[kept]
-    # The first place of each candidate in the list of all cells' survivors: of several assignments the last counts.
-    first = np.full(B * Q, B * I * K)
-    first[candidate.reshape(-1)[chosen[::-1]]] = stays[::-1]
-    order = first.reshape(B, Q).argsort(axis=1, kind="stable")
-    return Survivors(torch.from_numpy(surviving).view(B, Q, I), torch.from_numpy(order))
 
 
 def still_open(
@@ -147,4 +132,4 @@ def best_partial(sentences: Sentences, table: PrefixTable, length: int) -> Answe
     if table.column is not None:
         terms["channel"] = there(partial_channel(table.column.written, sentences.lengths))
     terms |= {name: term.gather(1, slot) for name, term in table.terms.items()}
-    return Answers(score, terms, torch.full_like(slot, length), slot)
+    return Answers.of(score, terms, length, slot)

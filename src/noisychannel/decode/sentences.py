@@ -55,6 +55,8 @@ class Sentences(NamedTuple):
     """The channel is going to write the input."""
     channel_words: ChannelWords | None
     """The words that the channel's softmax runs over, if not all."""
+    written: Tensor | None
+    """The channel's scores c_i of the input's own symbols, as far as they depend on the input: [B,1,I]."""
     context: Tensor
     """Symbols before every output (features). The channel reads them first, and so may source models: [B,T]."""
     padded: bool
@@ -82,6 +84,7 @@ class Sentences(NamedTuple):
             self.proposable.select(rows),
             None if self.channel is None else self.channel.select(rows),
             None if self.channel_words is None else self.channel_words.select(rows),
+            None if self.written is None else self.written[rows],
             self.context[rows],
             self.padded,
         )
@@ -103,13 +106,15 @@ def read_sentences(
     # EOS may be proposed in the last column only.
     last_BI = torch.arange(inputs_BI.shape[1], device=device) == (lengths - 1)[:, None]
     proposable[:, :, EOS].masked_fill_(~last_BI, -torch.inf)
-    channel = words = None
+    channel = words = written = None
     if models.channel is not None:
         side = models.channel.read_outputs(inputs_BI)
         if plan.settings.channel_words is not None:
             words = ChannelWords.of(models.channel, inputs_BI, side.scores.shape[2], plan.settings.channel_words)
             side = side._replace(scores=words.of_inputs(side.scores))
         channel = ScaledSide.of(side)
+        target_BI = inputs_BI if words is None else words.target
+        written = channel.words.scores.gather(2, target_BI[:, :, None]).mT
     return Sentences(
         input_index=torch.tensor(list(input_index), device=device),
         inputs=inputs_BI,
@@ -119,6 +124,7 @@ def read_sentences(
         proposable=RankedScores.of(proposable),
         channel=channel,
         channel_words=words,
+        written=written,
         context=torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device),
         padded=any(len(ids) < inputs_BI.shape[1] for ids in inputs),
     )

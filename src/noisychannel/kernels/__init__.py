@@ -16,7 +16,7 @@ from torch import Tensor
 
 def usable(*tensors: Tensor) -> bool:
     """Whether kernels can be used on these tensors: all on one GPU, Triton works there, and kernels are not off."""
-    if not all(x.is_cuda and x.device == tensors[0].device for x in tensors):
+    if not tensors[0].is_cuda or not all(x.is_cuda and x.device == tensors[0].device for x in tensors):
         return False
     switch = os.environ.get("NOISYCHANNEL_KERNELS", "on")
     if switch not in ("on", "off"):

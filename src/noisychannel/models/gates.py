@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from noisychannel.models.products import ROW_BLOCK
 
-GATES_IN_CACHE = 1 << 18
+GATES_IN_CACHE = 1 << 17
 """Elements of a block of gates, so that it stays in a core's cache from one operation to the next."""
 
 

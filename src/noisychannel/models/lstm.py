@@ -7,10 +7,12 @@ Shapes: B batch, T positions, N sequences stepped together, L layers, H hidden s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -20,24 +22,65 @@ from noisychannel.models.masks import check_share
 from noisychannel.models.products import linear, run_lstm
 from noisychannel.precision import exact_recurrence
 
+Floats = npt.NDArray[np.floating[Any]]
+SYMBOLS_READ_AHEAD = 512
+"""A search with a larger vocabulary multiplies only the embeddings that it needs."""
+
+
+@dataclass(frozen=True)
+class SymbolsRead:
+    """What all steps after one ``start`` share, if the vocabulary is small."""
+
+    gates_V4H: Tensor
+    """What the first layer gets from each symbol."""
+    layers: Sequence[Sequence[Tensor]]
+    """The weights of each layer."""
+    above: tuple[Tensor, Tensor, list[int]] | None = None
+    """Weights and bias of all that a model computes from each new state of the top layer, as one product, and how many
+    columns of it belong to each part."""
+
+    def of_states(self, states_NH: Tensor) -> tuple[Tensor, ...]:
+        """The parts of the product ``above``: [N,...] each."""
+        assert self.above is not None
+        weight, bias, sizes = self.above
+        return linear(states_NH, weight, bias).split(sizes, dim=1)
+
 
 class LSTMState(NamedTuple):
     """The explicit state of N sequences; everything a step needs to know of the past."""
 
     hidden_LNH: Tensor
     cell_LNH: Tensor
+    read: SymbolsRead | None = None
+    """On a CPU, if the vocabulary is small."""
+
+    @property
+    def shared(self) -> SymbolsRead | None:
+        """``read``, unless there are gradients, which it does not have."""
+        return None if torch.is_grad_enabled() else self.read
+
+    def with_above(self, *products: nn.Linear) -> LSTMState:
+        """These states with joined products above them; without ``read`` if there is none or they are large."""
+        weights: list[Tensor] = [x.weight for x in products]
+        sizes = [x.out_features for x in products]
+        if self.read is None or max(sizes) > SYMBOLS_READ_AHEAD:
+            return self._replace(read=None)
+        biases: list[Tensor] = [x.weight.new_zeros(x.out_features) if x.bias is None else x.bias for x in products]
+        return self._replace(read=replace(self.read, above=(torch.cat(weights), torch.cat(biases), sizes)))
 
     def select(self, indices: Tensor) -> LSTMState:
         """The states of the sequences ``indices``, in that order, repeats allowed."""
-        return LSTMState(self.hidden_LNH.index_select(1, indices), self.cell_LNH.index_select(1, indices))
+        return LSTMState(self.hidden_LNH.index_select(1, indices), self.cell_LNH.index_select(1, indices), self.read)
 
     def put(self, rows: Tensor, new: LSTMState) -> LSTMState:
         """These states with others in the place of ``rows``."""
-        return LSTMState(*(x.index_copy(1, rows, y) for x, y in zip(self, new, strict=True)))
+        hidden = self.hidden_LNH.index_copy(1, rows, new.hidden_LNH)
+        return LSTMState(hidden, self.cell_LNH.index_copy(1, rows, new.cell_LNH), self.read)
 
     def concat(self, other: LSTMState) -> LSTMState:
         """These states, then those of ``other``."""
-        return LSTMState(*(torch.cat([x, y], dim=1) for x, y in zip(self, other, strict=True)))
+        hidden = torch.cat([self.hidden_LNH, other.hidden_LNH], dim=1)
+        return LSTMState(hidden, torch.cat([self.cell_LNH, other.cell_LNH], dim=1), self.read)
 
 
 def check_sizes(**sizes: int | None) -> None:
@@ -71,7 +114,15 @@ class ForwardLSTM(nn.Module):
     def start(self, n: int) -> LSTMState:
         """The state of ``n`` empty sequences."""
         zeros = self.embedding.weight.new_zeros(self.lstm.num_layers, n, self.lstm.hidden_size)
-        return LSTMState(zeros, zeros)
+        if self.training or torch.is_grad_enabled() or not vectorises(zeros):
+            return LSTMState(zeros, zeros)
+        if self.embedding.num_embeddings > SYMBOLS_READ_AHEAD:
+            return LSTMState(zeros, zeros)
+        weight_ih, _, bias_ih, _ = self.lstm.all_weights[0]
+        gates_V4H = linear(self.embedding.weight, weight_ih, bias_ih)
+        if not vectorises(gates_V4H):  # products in bfloat16
+            return LSTMState(zeros, zeros)
+        return LSTMState(zeros, zeros, SymbolsRead(gates_V4H, self.lstm.all_weights))
 
     def step(self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None) -> tuple[Tensor, LSTMState]:
         """Read one more symbol after each of N sequences: the new top state [N,H], and the new state.
@@ -80,6 +131,8 @@ class ForwardLSTM(nn.Module):
         allowed. What siblings share is computed once: the recurrent product for each row of ``state``, and the product
         with the embedding for each symbol of the vocabulary, if there are fewer symbols than sequences.
         """
+        if (shared := state.shared) is not None:
+            return _step_by_table(symbols_N, state, parents_N, shared)
         hidden, cell, inputs_NH = [], [], None
         dropout: Callable[[Tensor], Tensor] = self.dropout if self.training else _unchanged
         for layer, (weight_ih, weight_hh, bias_ih, bias_hh) in enumerate(self.lstm.all_weights):
@@ -97,9 +150,7 @@ class ForwardLSTM(nn.Module):
             hidden.append(inputs_NH)
             cell.append(after)
         assert inputs_NH is not None
-        if len(hidden) == 1:
-            return dropout(inputs_NH), LSTMState(inputs_NH[None], cell[0][None])
-        return dropout(inputs_NH), LSTMState(torch.stack(hidden), torch.stack(cell))
+        return dropout(inputs_NH), LSTMState(torch.stack(hidden), torch.stack(cell), state.read)
 
 
 class BidirectionalLSTM(nn.Module):
@@ -128,13 +179,35 @@ class BidirectionalLSTM(nn.Module):
         return x
 
 
+def _step_by_table(
+    symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None, read: SymbolsRead
+) -> tuple[Tensor, LSTMState]:
+    """``ForwardLSTM.step`` on a CPU without gradients, in few operations."""
+    parents = None if parents_N is None else parents_N.numpy()
+    gates, hidden, cell = read.gates_V4H.numpy().take(symbols_N.numpy(), 0), list[Tensor](), list[Tensor]()
+    for layer, (weight_ih, weight_hh, bias_ih, bias_hh) in enumerate(read.layers):
+        if layer > 0:
+            gates = linear(hidden[-1], weight_ih, bias_ih).numpy()
+        recurrent = linear(state.hidden_LNH[layer], weight_hh, bias_hh).numpy()
+        before = state.cell_LNH[layer].numpy()
+        if parents is not None:
+            recurrent, before = recurrent.take(parents, 0), before.take(parents, 0)
+        gates += recurrent
+        for states, new in zip((hidden, cell), _lstm_cell(gates, before), strict=True):
+            states.append(torch.from_numpy(new))
+    if len(hidden) == 1:
+        return hidden[0], LSTMState(hidden[0][None], cell[0][None], read)
+    return hidden[-1], LSTMState(torch.stack(hidden), torch.stack(cell), read)
+
+
 def lstm_cell(gates_N4H: Tensor, cell_NH: Tensor) -> tuple[Tensor, Tensor]:
     """The new hidden and cell states. ``gates``, in PyTorch's order (input, forget, cell, output), are overwritten.
 
     With tanh(x) = 2σ(2x) - 1 all four gates are one sigmoid, which on a CPU is several times faster than a tanh.
     """
     if not torch.is_grad_enabled() and vectorises(gates_N4H, cell_NH):
-        return _lstm_cell(gates_N4H, cell_NH)
+        hidden, cell = _lstm_cell(gates_N4H.numpy(), cell_NH.numpy())
+        return torch.from_numpy(hidden), torch.from_numpy(cell)
     H = cell_NH.shape[1]
     gates_N4H[:, 2 * H : 3 * H].mul_(2)
     input_gate, forget_gate, cell_gate, output_gate = gates_N4H.sigmoid_().chunk(4, dim=1)
@@ -142,15 +215,16 @@ def lstm_cell(gates_N4H: Tensor, cell_NH: Tensor) -> tuple[Tensor, Tensor]:
     return torch.addcmul(-output_gate, output_gate, (2 * after).sigmoid_(), value=2), after
 
 
-def _lstm_cell(gates_N4H: Tensor, cell_NH: Tensor) -> tuple[Tensor, Tensor]:
+def _lstm_cell(gates: Floats, cell: Floats) -> tuple[Floats, Floats]:
     """``lstm_cell`` on a CPU, with σ(x) = (1 + tanh(x / 2)) / 2, so that all four gates are one tanh."""
-    gates, cell, H = gates_N4H.numpy(), cell_NH.numpy(), cell_NH.shape[1]
+    H = cell.shape[1]
     gates[:, : 2 * H] *= 0.5
     gates[:, 3 * H :] *= 0.5
     np.tanh(gates, out=gates)
-    input_gate, forget_gate, output_gate = gates[:, :H], gates[:, H : 2 * H], gates[:, 3 * H :]
-    after = forget_gate + 1
+    # 1 + tanh is twice the gate; the products with a state are halved in the end.
+    after = gates[:, H : 2 * H] + 1
     after *= cell
+    input_gate, output_gate = gates[:, :H], gates[:, 3 * H :]
     input_gate += 1
     input_gate *= gates[:, 2 * H : 3 * H]
     after += input_gate
@@ -159,7 +233,7 @@ def _lstm_cell(gates_N4H: Tensor, cell_NH: Tensor) -> tuple[Tensor, Tensor]:
     output_gate += 1
     hidden *= output_gate
     hidden *= 0.5
-    return torch.from_numpy(hidden), torch.from_numpy(after)
+    return hidden, after
 
 
 def _unchanged(x: Tensor) -> Tensor:

@@ -26,32 +26,34 @@ FEW_ROWS = 512
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W' + b over the last dimension."""
-    if len(weight) == 1:
+    if weight.shape[0] == 1:
         return one_column(x, weight, bias)[..., None]
+    if x.shape[0] >= FEWEST_ROWS or not _padding(x):  # the first dimension is often the only one
+        return F.linear(x, weight, bias)
     rows = x.shape[:-1].numel()
-    if not _padding(x) or rows >= FEWEST_ROWS:
+    if rows >= FEWEST_ROWS:
         return F.linear(x, weight, bias)
     x_RK = with_rows(x.reshape(rows, x.shape[-1]), FEWEST_ROWS)
-    return F.linear(x_RK, weight, bias)[:rows].view(*x.shape[:-1], len(weight))
+    return F.linear(x_RK, weight, bias)[:rows].view(*x.shape[:-1], weight.shape[0])
 
 
 def one_column(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x w' + b for a single row of weights: [..., K] -> [...]."""
     x_RK = x.reshape(-1, x.shape[-1])
-    whole = len(x_RK) // ROW_BLOCK * ROW_BLOCK
-    if not _padding(x) or whole == len(x_RK):
+    whole = x_RK.shape[0] // ROW_BLOCK * ROW_BLOCK
+    if not _padding(x) or whole == x_RK.shape[0]:
         return F.linear(x, weight, bias).squeeze(-1)
     if x_RK.shape[0] <= FEW_ROWS:
         return F.linear(with_rows(x_RK, whole + ROW_BLOCK), weight, bias)[: x_RK.shape[0]].view(x.shape[:-1])
-    rest = F.linear(with_rows(x_RK[whole:], ROW_BLOCK), weight, bias)[: len(x_RK) - whole]
+    rest = F.linear(with_rows(x_RK[whole:], ROW_BLOCK), weight, bias)[: x_RK.shape[0] - whole]
     return torch.cat([F.linear(x_RK[:whole], weight, bias), rest]).view(x.shape[:-1])
 
 
 def with_rows(x: Tensor, rows: int) -> Tensor:
     """``x`` with zeros after its first dimension, so that it has at least ``rows`` of them."""
-    if len(x) >= rows:
+    if x.shape[0] >= rows:
         return x
-    return torch.cat([x, x.new_zeros(rows - len(x), *x.shape[1:])])
+    return torch.cat([x, x.new_zeros(rows - x.shape[0], *x.shape[1:])])
 
 
 def run_lstm(
@@ -61,7 +63,7 @@ def run_lstm(
 
     A stack of LSTMs (``stacked``) divides its rows among its models, so it gets no others.
     """
-    B = len(x_BTE)
+    B = x_BTE.shape[0]
     if not _padding(x_BTE) or B >= FEWEST_ROWS or type(lstm) is not nn.LSTM:
         found: tuple[Tensor, tuple[Tensor, Tensor]] = lstm(x_BTE, state)
         return found

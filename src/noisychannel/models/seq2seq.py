@@ -190,6 +190,6 @@ class Seq2Seq(nn.Module):
     def _run_decoder(self, x_NTX: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
         # cuDNN needs contiguous states; those of the bridge and of ``select`` may not be.
         with exact_recurrence(x_NTX):
-            state = LSTMState(state.hidden_LNH.contiguous(), state.cell_LNH.contiguous())
-            states_NTH, after = run_lstm(self.decoder, x_NTX, state)
+            before = state.hidden_LNH.contiguous(), state.cell_LNH.contiguous()
+            states_NTH, after = run_lstm(self.decoder, x_NTX, before)
         return self.dropout(states_NTH), LSTMState(*after)

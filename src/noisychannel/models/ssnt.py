@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -70,6 +71,12 @@ class Copying(nn.Module):
         target = self.target(symbols)[..., None]
         amount = self.amount(states).masked_fill(target < 0, 0.0).to(scores.dtype)
         return scores.scatter_add(-1, target.clamp(min=0), amount)
+
+    def add(self, scores_NV: Tensor, amount_N: Tensor, symbols_N: Tensor) -> None:
+        """The same on a CPU, given κ, into the scores."""
+        target_N, scores = self.target.ids.numpy().take(symbols_N.numpy()), scores_NV.numpy()
+        rows = np.flatnonzero(target_N >= 0)
+        scores[rows, target_N.take(rows)] += amount_N.numpy().take(rows)
 
 
 class CopyTarget(nn.Module):
@@ -207,14 +214,21 @@ class SSNT(nn.Module):
 
     def start_inputs(self, n: int) -> LSTMState:
         """The state of ``n`` empty inputs. A bidirectional encoder raises ValueError."""
-        return self._stepping_encoder().start(n)
+        copied = [] if self.copying is None else [self.copying.amount]
+        return self._stepping_encoder().start(n).with_above(self.input_word, self.input_gate, *copied)
 
     def step_inputs(
         self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
     ) -> tuple[Side, LSTMState]:
         """Append a symbol to each input (of the rows ``parents``, if given): Side of [N,...] at the new position."""
-        states_NH, gate_NG, state = self.advance_inputs(symbols_N, state, parents_N)
-        return Side(self.input_scores(states_NH, symbols_N), gate_NG), state
+        if (shared := state.shared) is None:
+            states_NH, gate_NG, state = self.advance_inputs(symbols_N, state, parents_N)
+            return Side(self.input_scores(states_NH, symbols_N), gate_NG), state
+        states_NH, state = self._stepping_encoder().step(symbols_N, state, parents_N)
+        scores_NV, gate_NG, *amount = shared.of_states(states_NH)
+        if self.copying is not None:
+            self.copying.add(scores_NV, amount[0][:, 0], symbols_N)
+        return Side(scores_NV, gate_NG), state
 
     def advance_inputs(
         self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
@@ -240,14 +254,17 @@ class SSNT(nn.Module):
 
     def start_outputs(self, n: int) -> LSTMState:
         """The state of ``n`` empty outputs, before BOS."""
-        return self.decoder.start(n)
+        return self.decoder.start(n).with_above(self.output_word, self.output_gate)
 
     def step_outputs(
         self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
     ) -> tuple[Side, LSTMState]:
         """Append a symbol (BOS first) to each output (of the rows ``parents``): Side of [N,...] for the next symbol."""
-        states_NH, gate_NG, state = self.advance_outputs(symbols_N, state, parents_N)
-        return Side(self.output_scores(states_NH), gate_NG), state
+        if (shared := state.shared) is None:
+            states_NH, gate_NG, state = self.advance_outputs(symbols_N, state, parents_N)
+            return Side(self.output_scores(states_NH), gate_NG), state
+        states_NH, state = self.decoder.step(symbols_N, state, parents_N)
+        return Side(*shared.of_states(states_NH)), state
 
     def advance_outputs(
         self, symbols_N: Tensor, state: LSTMState, parents_N: Tensor | None = None
