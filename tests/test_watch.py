@@ -201,3 +201,15 @@ def test_the_last_step_says_that_the_search_ends() -> None:
     _, steps = watched(NoisyChannelDecoder(models.direct, k1=4, k2=2, max_length=3), [[4, 5, EOS], [EOS]], 1)
     for lengths in steps.values():
         assert [step.goes_on for step in lengths.values()] == [True] * (len(lengths) - 1) + [False]
+
+
+def test_survivors_without_terms_are_the_same() -> None:
+    _, setting = random_setting(random.Random(3), 3)
+    _, steps = watched(NoisyChannelDecoder(**setting), [[4, 5, 4, EOS], [5, EOS]], 2)
+    compared = 0
+    for of_sentence in steps.values():
+        for step in of_sentence.values():
+            plain = step.survivors(with_terms=False)
+            assert plain == [one._replace(terms={}) for one in step.survivors()]
+            compared += len(plain)
+    assert compared > 5

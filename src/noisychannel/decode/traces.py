@@ -36,6 +36,8 @@ class Traces:
     def __init__(self) -> None:
         self._tensors: list[tuple[Tensor, Tensor, Tensor]] = []
         self._host: list[Trace] = []
+        self._known: dict[tuple[int, int, int], tuple[int, ...]] = {}
+        """The prefixes that were asked for: who watches a search asks for those that extend them next."""
 
     def append(self, rows: Tensor, table: PrefixTable) -> None:
         """The table of the next length; ``rows``: its sentences in the batch."""
@@ -47,12 +49,14 @@ class Traces:
         for rows, parent, symbol in self._tensors[len(self._host) : length + 1]:
             by_sentence = {n: row for row, n in enumerate(rows.tolist())}
             self._host.append(Trace(by_sentence, parent.cpu().numpy(), symbol.cpu().numpy()))
-        tokens: list[int] = []
-        for trace in reversed(self._host[1 : length + 1]):
+        place, tokens = (sentence, length, slot), list[int]()
+        while length > 0 and (sentence, length, slot) not in self._known:
+            trace = self._host[length]
             row = trace.row[sentence]
             tokens.append(int(trace.symbol[row, slot]))
-            slot = int(trace.parent[row, slot])
-        return tuple(reversed(tokens))
+            slot, length = int(trace.parent[row, slot]), length - 1
+        self._known[place] = self._known.get((sentence, length, slot), ()) + tuple(reversed(tokens))
+        return self._known[place]
 
     def hypotheses(
         self, answers: Answers, weights: Weights, complete: bool, sentences: Sequence[int]

@@ -60,7 +60,7 @@ class WatchedSurvivor(NamedTuple):
     objective: float
     """O in this cell."""
     terms: dict[str, float]
-    """Every term of O in this cell, by name; the length too."""
+    """Every term of O in this cell, by name; the length too. Empty if terms were not asked for."""
 
 
 @dataclass(frozen=True)
@@ -88,27 +88,29 @@ class SearchStep:
                     found.append(WatchedProposal(i, step.prefix(self._row, slot), symbol, score, proposer))
         return found
 
-    def survivors(self) -> list[WatchedSurvivor]:
-        """The hypotheses that survived, cell by cell, best first; also if the search does not go on."""
+    def survivors(self, with_terms: bool = True) -> list[WatchedSurvivor]:
+        """The hypotheses that survived, cell by cell, best first; also if the search does not go on.
+
+        ``with_terms``: copying every term of every cell takes most of the time.
+        """
         step, candidates, surviving = self._tensors, self._tensors.taken.candidates, self._tensors.taken.surviving
         if candidates is None or surviving is None:
             return []
-        terms = {name: term.tolist() for name, term in step.partial_terms(candidates, self._row).items()}
+        terms = step.partial_terms(candidates, self._row) if with_terms else {}
+        lists = {name: term.tolist() for name, term in terms.items()}
         slots, symbols = (x[self._row].tolist() for x in (candidates.slot, candidates.symbol))
-        found = []
+        found, prefixes = [], dict[int, tuple[int, ...]]()
         for i, (objectives, places) in enumerate(
             zip(surviving[self._row].mT.tolist(), candidates.place[self._row].tolist(), strict=True)
         ):
             cell = [q for q in dict.fromkeys(places) if q >= 0 and objectives[q] > -torch.inf]
             for q in sorted(cell, key=lambda q: -objectives[q]):
-                found.append(
-                    WatchedSurvivor(
-                        i,
-                        (*step.prefix(self._row, slots[q]), symbols[q]),
-                        objectives[q],
-                        {name: term[q][i] for name, term in terms.items()} | {"length": float(self.length)},
-                    )
-                )
+                slot = slots[q]
+                if slot not in prefixes:  # its extensions survive in many cells
+                    prefixes[slot] = step.prefix(self._row, slot)
+                here = {name: term[q][i] for name, term in lists.items()}
+                here |= {"length": float(self.length)} if with_terms else {}
+                found.append(WatchedSurvivor(i, (*prefixes[slot], symbols[q]), objectives[q], here))
         return found
 
     def answers(self) -> list[Hypothesis]:

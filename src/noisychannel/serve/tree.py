@@ -40,7 +40,7 @@ class SearchTrees:
     def __call__(self, step: SearchStep) -> None:
         nodes: dict[Prefix, Node] = {}
         rank, cell = 0, -1
-        for survivor in step.survivors():
+        for survivor in step.survivors(with_terms=False):
             rank, cell = (rank + 1, cell) if survivor.position == cell else (0, survivor.position)
             node = nodes.setdefault(survivor.tokens, Node(survivor.objective, rank))
             node.score, node.rank = max(node.score, survivor.objective), min(node.rank, rank)
