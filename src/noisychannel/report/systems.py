@@ -12,6 +12,7 @@ from noisychannel.pages.charts import Dot, dots, table
 from noisychannel.report.section import Section, caption, paragraph
 from noisychannel.report.subject import Subject, made_by, weights_of
 from noisychannel.runs import RunDirectory
+from noisychannel.tuning.run import dev_is_training
 from noisychannel.weights import read_systems
 
 KEY, TITLE = "systems", "Systems"
@@ -38,7 +39,8 @@ def systems_section(run: RunDirectory, subject: Subject | None) -> Section:
     if done is not None:
         parts.append(_about_estimate(done))
     if recorded := _recorded(run):
-        parts.append(f"<details><summary>What tuning measured on the dev data</summary>{recorded}</details>")
+        where = "held-out pairs" if dev_is_training(run) else "the dev data"
+        parts.append(f"<details><summary>What tuning measured on {where}</summary>{recorded}</details>")
     if subject is not None:
         parts.append(caption(f"{subject.caption()} {_drawn(subject)}"))
     else:

@@ -54,10 +54,11 @@ def training_section(run: RunDirectory) -> Section:
     if not charts:
         return Section(KEY, TITLE, reason=reasons[0] if reasons else "metrics.jsonl has no records of losses.")
     note = "Perplexity per symbol, on a logarithmic axis; lower is better. "
-    note += "The model that is kept is the one with the best dev perplexity, where the mark is. "
-    note += "Perplexities of an SSNT do not compare with those of seq2seq models: its probabilities sum to less than 1."
     if dev_is_training(run):
-        note += " The dev data of this run are its training pairs: fit has used all of them."
+        note += "fit trained these models on all pairs: what is called dev here are training pairs, too. "
+    else:
+        note += "The model that is kept is the one with the best dev perplexity, where the mark is. "
+    note += "Perplexities of an SSNT do not compare with those of seq2seq models: its probabilities sum to less than 1."
     if len(groups) > GROUPS:
         note += f" The first {GROUPS} of {len(groups)} groups are shown."
     if damaged:
