@@ -21,7 +21,7 @@ from noisychannel.fitting.fit import FitResult, fit
 from noisychannel.fitting.options import FitOptions, UserData
 from noisychannel.fitting.progress import Progress
 from noisychannel.fitting.report import describe
-from noisychannel.fitting.work import Work
+from noisychannel.fitting.work import Done, Work
 from noisychannel.reporting import Silent
 from noisychannel.runs import RunDirectory
 from noisychannel.tuning.run import tune_run
@@ -154,6 +154,27 @@ def test_the_end_compares_with_what_is_simple(
     else:
         assert found[0].startswith(verdict.replace("DEFAULT", default))
         assert ("more time first" in found[0]) == (updates < 1)
+
+
+@pytest.mark.parametrize("default", ["direct+channel+lm+word_list", "direct+channel+lm+word_list+seen"])
+def test_the_end_says_what_an_estimate_with_a_list_assumes(
+    fitted: tuple[FitOptions, FitResult, Listener], default: str
+) -> None:
+    result = fitted[1]
+    smaller = default.replace("+word_list", "")
+    begun = replace(result.done.begun, facts=replace(result.done.begun.facts, listed=0.98))
+    begun = replace(begun, plan=replace(begun.plan, without_outputs=False))
+    estimates = (Estimate(smaller, 23.0, 0.0, 90.0), Estimate(default, 99.0, 97.0, 100.0))
+    done = replace(result.done, begun=begun, estimates=estimates, default=default)
+
+    def lines(done: Done) -> list[str]:
+        return [line for line in describe(replace(result, done=done)) if "--lexicon false" in line]
+
+    (line,) = lines(done)
+    assert line.startswith("98 % of the outputs of the pairs are on the list of words.")
+    assert f"({smaller}: 23.00)" in line
+    assert not lines(replace(done, default=smaller))
+    assert not lines(replace(done, begun=replace(begun, plan=replace(begun.plan, without_outputs=True))))
 
 
 def test_nothing_that_is_held_out_is_trained_on(fitted: tuple[FitOptions, FitResult, Listener]) -> None:

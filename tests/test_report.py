@@ -511,7 +511,8 @@ def test_a_run_that_fit_made_from_all_pairs(tuned: Path, tmp_path: Path) -> None
     assert page.texts.keys() == {"", "systems", "training", "learning", "words"}
     assert "61.50 [52.00, 70.75]" in page.texts["systems"]
     assert "more <pairs>" in page.texts["systems"]
-    assert "are its training pairs" in page.texts["training"]
+    assert "what is called dev here are training pairs" in page.texts["training"]
+    assert "best dev perplexity, where the mark is" not in page.texts["training"]
     (run / "fit.json").write_text("{}")
     assert "fit.json: damaged" in report(run).texts["systems"]
 

@@ -95,6 +95,19 @@ def test_interval_is_that_of_a_loop(name: str, grouped: bool) -> None:
     assert lower < metric.score(statistics.sum(axis=0), 80) < upper
 
 
+def test_interval_of_all_right_or_none_is_exact() -> None:
+    """Clopper and Pearson's limit p of n right answers of n: p**n = 0.025, so that as many have this chance."""
+    accuracy, edits = make_metric("accuracy"), make_metric("edit_distance")
+    right, none = np.ones((30, 1)), np.zeros((30, 1))
+    low, high = confidence_interval(accuracy, right)
+    assert high == 100
+    assert (low / 100) ** 30 == pytest.approx(0.025)
+    assert confidence_interval(accuracy, none) == pytest.approx((0, 100 - low))
+    groups = [n // 3 for n in range(30)]  # ten that are independent
+    assert (confidence_interval(accuracy, right, groups=groups)[0] / 100) ** 10 == pytest.approx(0.025)
+    assert confidence_interval(edits, none) == (0, 0)  # no proportion: its statistics are counts of edits
+
+
 @pytest.mark.parametrize("name", ["accuracy", "edit_distance", "bleu", "rougeL"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_p_is_that_of_a_loop(name: str, grouped: bool) -> None:

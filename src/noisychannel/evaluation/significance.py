@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from noisychannel.errors import BadInputError
-from noisychannel.evaluation.metrics import FloatArray, Metric
+from noisychannel.evaluation.metrics import Accuracy, FloatArray, Metric
 
 COUNTS_AT_ONCE = 1 << 22
 """Multinomial counts drawn at a time; the resamples do not depend on it."""
@@ -33,12 +33,19 @@ def confidence_interval(
 ) -> tuple[float, float]:
     """The percentile bootstrap interval of a corpus score: its lower and upper end.
 
+    If every sentence is right, or none, all resamples are alike and say nothing. An accuracy then has the exact
+    interval of a proportion (Clopper and Pearson): of 30 right answers to 30 questions, 88.4 to 100 %.
+
     ``sizes_N``: how many sentences each row is the sum of; one if None.
     """
     if not 0 < level < 1:
         raise BadInputError(f"level: {level} is not between 0 and 1; 0.95 is usual")
-    scores_R = _resampled_scores(metric, *_units(statistics_NS[None], groups, sizes_N), samples, seed)[0]
-    return _percentiles(scores_R, level)
+    statistics_1US, sizes_U = _units(statistics_NS[None], groups, sizes_N)
+    low, high = _percentiles(_resampled_scores(metric, statistics_1US, sizes_U, samples, seed)[0], level)
+    if metric.name == Accuracy.name and low == high:
+        beyond = 100 * ((1 - level) / 2) ** (1 / len(sizes_U))
+        return (beyond, high) if high == 100 else (low, 100 - beyond) if low == 0 else (low, high)
+    return low, high
 
 
 def paired_bootstrap(

@@ -43,6 +43,7 @@ def describe(result: FitResult) -> Iterator[str]:
             "what their outputs were there (seen), which was not measured."
         )
     yield "The weights of each estimate were tuned on other pairs than it is measured on."
+    yield from _listed(result)
     yield from _verdict(result)
     yield from _confidence(result)
     yield f"run: {result.run_dir}    (decode, evaluate and score work on it)"
@@ -67,6 +68,20 @@ def _verdict(result: FitResult) -> Iterator[str]:
                 "more time first (--minutes, with --overwrite)"
             )
         yield f"{best.system} ({best.score:.2f}) {compared} {own.system} ({own.score:.2f}) {advice}"
+
+
+def _listed(result: FitResult) -> Iterator[str]:
+    """What an estimate that rests on the list assumes: that new outputs are on it as often as those of the pairs."""
+    done, plan = result.done, result.done.begun.plan
+    if "word_list" not in done.default.split("+") or plan.without_outputs:
+        return
+    smaller = done.default.replace("+word_list", "")
+    without = next((f" ({smaller}: {one.score:.2f})" for one in done.estimates if one.system == smaller), "")
+    yield (
+        f"{100 * done.begun.facts.listed:.0f} % of the outputs of the pairs are on the list of words. The estimate of "
+        f"{done.default} assumes that as many outputs of new inputs are{without}. If the list was made from the pairs, "
+        "it is too good: fit again with --lexicon false"
+    )
 
 
 def _confidence(result: FitResult) -> Iterator[str]:

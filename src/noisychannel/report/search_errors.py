@@ -54,9 +54,9 @@ def search_errors_section(subject: Subject | None, reason: str) -> Section:
     rest = wrong - len(errors)
     note = (
         f"{plural(wrong, 'output')} of {subject.shown.label} differ from the reference. If the reference has the "
-        "higher score, the search should have found it: a search error, which a wider search may fix (try "
-        "larger --k1 and --k2 of decode). Else the models prefer what was written: a model error, which better models or weights can fix. "
-        "A reference with unknown symbols, or longer than an output may be, cannot be found at all."
+        "higher score, the search should have found it: a search error, which a wider search may fix (larger --k1 and "
+        "--k2 of decode). Else the models prefer what was written: a model error, which better models or weights can "
+        "fix. A reference with unknown symbols, or longer than an output may be, cannot be found at all."
     )
     rows = [
         Bar("search errors: the reference scores higher", len(search), _share(len(search), wrong)),
