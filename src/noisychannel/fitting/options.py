@@ -44,7 +44,7 @@ class FitOptions:
         seed: Decides the folds, the made-up pairs, the words that are given inputs, and the trainings.
         device: The device, such as cpu or cuda; auto takes a GPU if there is one.
         jobs: Processes that work at the same time; if not set, as many as fit.
-        minutes: How long it may take; the plan is shortened if it would take longer.
+        minutes: How long it may take if nothing else slows the machine down; a longer plan is shortened.
         folds: How many folds, or 0 to split dev off once; by rule if not set.
         copy: A score for putting out the symbol that is read; by rule if not set.
         made_up: How many made-up pairs; by rule if not set.
