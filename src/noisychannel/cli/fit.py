@@ -41,7 +41,7 @@ example:
 
 
 def run(words: list[str]) -> int:
-    options = parse_options(FitOptions, _joined(words), ("pairs",), USAGE)
+    options = parse_options(FitOptions, _joined(words), ("pairs", "words?"), USAGE)
     with TemporaryDirectory() as directory, FitDisplay() as display:
         result = fit(options.with_standard_input(Path(directory)), display)
     print("\n".join(describe(result)))
