@@ -83,6 +83,7 @@ def command_line(*words: object) -> str:
 class Interrupted(KeyboardInterrupt):
     """A signal asked the program to stop, as ctrl-C does."""
 
-    def __init__(self, signal: int) -> None:
+    def __init__(self, signal: int, kept: bool = True) -> None:
+        """``kept``: whether there can be anything that the command has left."""
         super().__init__(signal)
-        self.signal = signal
+        self.signal, self.kept = signal, kept
