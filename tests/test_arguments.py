@@ -244,6 +244,9 @@ def test_a_dataclass_may_check_its_own_values() -> None:
 def test_an_argument_too_many() -> None:
     with pytest.raises(BadInputError, match="unexpected argument 'two'; see --help"):
         parse_options(Options, ["one", "two"], ("run",))
+    for word, shown in (("two", "two"), ("my words", "'my words'")):
+        with pytest.raises(BadInputError, match=rf"unexpected argument '{word}'; did you mean --files {shown}\?$"):
+            parse_options(Options, ["one", word], ("run", "files?"))
 
 
 @pytest.mark.parametrize(

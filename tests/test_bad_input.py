@@ -40,7 +40,7 @@ from noisychannel.systems import make_system, unused_settings
 from noisychannel.training.config import RunConfig
 from noisychannel.tuning.run import TuneOptions
 from noisychannel.weights import TermSource
-from toys import toy_config
+from toys import double_vowels, toy_config, write_pairs
 
 OPTIONS = (
     RunConfig,
@@ -377,6 +377,26 @@ def test_every_command_says_what_an_interrupt_leaves(capsys, monkeypatch: pytest
         monkeypatch.setattr(f"noisychannel.cli.{name}.run", interrupted)
         assert complaint_of(capsys, [name], code=1) == f"noisychannel: interrupted; {command.interrupted}"
         assert ("training" in command.interrupted) == (name == "train")
+
+
+def test_an_interrupt_before_anything_is_kept_promises_nothing(
+    capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    pairs, run = tmp_path / "pairs.tsv", tmp_path / "run"
+    write_pairs(pairs, double_vowels, 30, seed=1)
+    words = ["fit", str(pairs), "--run-dir", str(run), "--device", "cpu"]
+    monkeypatch.setattr("noisychannel.fitting.fit.measure_speed", interrupted)  # before the plan is written
+    assert complaint_of(capsys, words, code=1) == "noisychannel: interrupted"
+    monkeypatch.undo()
+    monkeypatch.setattr("noisychannel.fitting.fit.make_parts", interrupted)  # after that
+    kept = COMMANDS["fit"].interrupted
+    assert complaint_of(capsys, words, code=1) == f"noisychannel: interrupted; {kept}"
+    # While modules are loaded, nothing can have been written.
+    monkeypatch.setattr("noisychannel.cli.main.import_module", interrupted)
+    assert complaint_of(capsys, ["tune", str(run)], code=1) == "noisychannel: interrupted"
 
 
 # Memory.

@@ -427,6 +427,20 @@ def test_models_and_terms_of_other_runs_have_no_confidence(tuned: Path, tmp_path
         assert (NoisyChannel.load(run, "direct+second", terms=terms, device="cpu").confidence == MODEL) == kept
 
 
+def test_a_system_without_confidence_is_told_of_those_with_one(tuned: Path) -> None:
+    sure = [name for name, one in read_systems(RunDirectory.open(tuned)).items() if one.confidence is not None]
+    assert sure
+    words = ["decode", str(tuned), "--device", "cpu", "--confidence"]
+    result = run_here([*words, "--system", "direct"], b"abe\n")
+    assert result.returncode == 2
+    assert result.stderr.decode() == (
+        f"noisychannel: {tuned}: direct has no confidence, because nothing of it was tuned; choose with --system from "
+        f"{', '.join(sure)}\n"
+    )
+    result = run_here([*words, "--weights", "1,0,0,0.5"], b"abe\n")
+    assert result.stderr.decode().rstrip().endswith("; leave out --weights and settings of the search")
+
+
 def test_a_line_without_outputs_is_neither_sure_nor_unsure(tuned: Path) -> None:
     result = run_here(["decode", str(tuned), "--device", "cpu", "--json", "--unsure", "1"], b"abe\n\na\tb\n")
     assert result.returncode == 1

@@ -159,7 +159,11 @@ def test_outputs_of_every_item(trained: Path, items_file: Path, tmp_path: Path) 
         for k, system in enumerate(record["systems"]):
             assert row[2 + 2 * k] == system["outputs"][n]
             assert row[3 + 2 * k] == str(int(system["outputs"][n] == row[1]))
-    evaluate(trained, items_file, "--outputs", str(tsv))  # its own file may be replaced
+    before = tsv.read_bytes()
+    result = run_here(["evaluate", str(trained), str(items_file), "--outputs", str(tsv), "--device", "cpu"], b"")
+    assert result.returncode == 2  # its own file is not replaced either, and nothing is decoded
+    assert result.stderr.startswith(f"noisychannel: --outputs: {tsv} exists; remove it, or name another file".encode())
+    assert tsv.read_bytes() == before
     evaluate(trained, items_file, "--outputs", str(lines))
     items = [json.loads(line) for line in lines.read_text().splitlines()]
     assert [item["systems"]["direct"]["output"] for item in items] == record["systems"][0]["outputs"]
@@ -188,7 +192,8 @@ def test_references_are_not_replaced_by_outputs(trained: Path, items_file: Path,
         mine.write_text(text)
         capsys.readouterr()
         assert main(["evaluate", str(trained), str(items_file), f"--{option}", str(mine)]) == 2
-        assert f"evaluate --{option} did not write it" in capsys.readouterr().err
+        told = "exists; remove it" if option == "outputs" else "evaluate --json did not write it"
+        assert told in capsys.readouterr().err
         assert mine.read_text() == text
     mine.write_bytes(b"\xff\xfe")
     assert main(["evaluate", str(trained), str(items_file), "--json", str(mine)]) == 2

@@ -31,7 +31,7 @@ from noisychannel.data.files import Line
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import read_parallel
 from noisychannel.decode.settings import SearchSettings
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, did_you_mean_system
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.fitting.options import FitOptions, UserData
 from noisychannel.reporting import Advance, Pace, Silent, duration, rate
@@ -71,6 +71,47 @@ def test_a_blank_input_gives_a_blank_output(run: Path) -> None:
     records = [json.loads(line) for line in run_here(["decode", str(run), "--json"], b"\nk\n").stdout.splitlines()]
     assert (records[0]["input"], records[0]["hypotheses"]) == ("", [])
     assert records[1]["hypotheses"]
+
+
+def test_an_input_without_lines_is_told_of(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "blank.txt").write_text("\n")
+    for words in ([], ["--json"], ["--output", str(tmp_path / "out.txt")]):
+        done = run_here(["decode", str(run), str(tmp_path / "empty.txt"), "--system", "direct", *words], b"")
+        assert (done.returncode, done.stdout) == (0, b"")
+        assert told(done) == "noisychannel: there were no lines to decode\n"
+    assert told(run_here(["decode", str(run), str(tmp_path / "blank.txt"), "--system", "direct"], b"")) == ""
+
+
+def test_a_directory_of_runs_names_them(run: Path, tmp_path: Path) -> None:
+    def complaint() -> str:
+        done = run_here(["decode", str(tmp_path)], b"")
+        assert done.returncode == 2
+        return told(done)
+
+    assert complaint().endswith("not a run directory (no run.json); create one with noisychannel fit or train\n")
+    for name in "dbca":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("{}")
+    named = ", ".join(str(tmp_path / name) for name in "abc")
+    assert complaint().endswith(f"not a run directory (no run.json); name one of the runs inside: {named}, …\n")
+
+
+def test_only_a_pattern_is_called_one(run: Path, tmp_path: Path) -> None:
+    for name, message in (("gone.txt", "no such file"), ("*.gone", "no such file, and no file matches the pattern")):
+        done = run_here(["decode", str(run), str(tmp_path / name), "--system", "direct"], b"")
+        assert (done.returncode, told(done)) == (2, f"noisychannel: {tmp_path / name}: {message}\n")
+
+
+def test_a_system_is_suggested_by_its_terms() -> None:
+    known = ["direct", "direct+channel+lm+seen", "direct+lm+seen", "direct+length"]
+    for asked, meant in {
+        "direct+lm": "direct+lm+seen",
+        "lm+direct": "direct+lm+seen",
+        "channel+lm": "direct+channel+lm+seen",
+        "direkt": "direct",
+    }.items():
+        assert did_you_mean_system(asked, known) == f"; did you mean {meant}?"
 
 
 def test_rows_of_an_n_best_list_begin_with_their_input(run: Path, tmp_path: Path) -> None:

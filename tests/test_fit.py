@@ -404,6 +404,11 @@ def test_the_command_takes_words_twice_and_dashes(tmp_path: Path, capsys: pytest
     assert RunDirectory.open(tmp_path / "run").data_config.unpaired == [str(tmp_path / "run" / "data" / "words.tsv")]
 
 
+def test_words_need_their_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "pairs.tsv", "words.txt"]) == 2
+    assert "unexpected argument 'words.txt'; did you mean --words words.txt?" in capsys.readouterr().err
+
+
 def test_files_of_the_user_are_never_removed(tmp_path: Path) -> None:
     options = write_data(tmp_path / "run" / "data")
     for overwrite in (False, True):

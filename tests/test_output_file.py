@@ -302,14 +302,34 @@ def test_a_line_must_be_read_before_it_is_done(tmp_path: Path) -> None:
         OutputFile(tmp_path / "x")
 
 
+def test_pairs_instead_of_inputs_are_told_of_once(trained: Path, tmp_path: Path, capsys) -> None:
+    wrong, output = tmp_path / "wrong.tsv", tmp_path / "out.txt"
+    wrong.write_text("a\tb\n" * 10)
+    message = f"{wrong}:1: 2 columns instead of an input without tabs; cut -f1 gives the first column alone"
+    assert main(["decode", str(trained), str(wrong), *FAST]) == 1
+    out, err = capsys.readouterr()
+    assert out == "\n" * 10
+    assert err.splitlines()[1:] == [f"noisychannel: {message}", "noisychannel: 10 lines could not be decoded"]
+    # What was told before an interruption is not told again, but counted; other lines are told of, too.
+    decode = ["decode", str(trained), str(wrong), "--output", str(output), "--max-symbols", "5", *FAST]
+    assert main(decode) == 1
+    wrong.write_text("a\tb\n" * 11 + "aaaaaaaa\n")
+    capsys.readouterr()
+    assert main([*decode, "--resume"]) == 1
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        f"noisychannel: {wrong}:12: 8 symbols, more than --max-symbols 5",
+        "noisychannel: 12 lines could not be decoded, 11 of them with a wrong number of columns",
+    ]
+
+
 def test_many_bad_lines_are_counted(trained: Path, tmp_path: Path, capsys) -> None:
     wrong = tmp_path / "wrong.tsv"
-    wrong.write_text("a\tb\n" * 50)
-    assert main(["decode", str(trained), str(wrong), *FAST]) == 1
+    wrong.write_text("aaaaaaaa\n" * 50)
+    assert main(["decode", str(trained), str(wrong), "--max-symbols", "5", *FAST]) == 1
     out, err = capsys.readouterr()
     assert out == "\n" * 50
     told = err.splitlines()
-    assert "wrong.tsv:20: 2 columns instead of an input without tabs" in told[-3]
+    assert "wrong.tsv:20: 8 symbols, more than --max-symbols 5" in told[-3]
     assert "further lines that cannot be decoded are only counted" in told[-2]
     assert "50 lines could not be decoded" in told[-1]
 

@@ -491,9 +491,9 @@ def test_a_run_with_groups(tmp_path: Path) -> None:
     assert "Left out." not in page.texts["alignments"]
 
 
-def test_a_run_that_fit_made_from_all_pairs(tuned: Path, tmp_path: Path) -> None:
-    """Its dev data are its training pairs: nothing is measured on them, and the estimate of fit is shown."""
-    run = copied(tuned, tmp_path)
+def fitted_with_folds(tuned: Path, directory: Path) -> Path:
+    """A copy of a run, as ``fit`` would have left it: its dev data are its training pairs."""
+    run = copied(tuned, directory)
     header = json.loads((run / "run.json").read_text())
     header["data"]["sources"]["dev"] = header["data"]["sources"]["train"]
     (run / "run.json").write_text(json.dumps(header))
@@ -503,6 +503,12 @@ def test_a_run_that_fit_made_from_all_pairs(tuned: Path, tmp_path: Path) -> None
     estimates = (Estimate("rules", 40.5, 30.25, 50.0, True), Estimate("direct+channel+lm", 61.5, 52.0, 70.75))
     done = Done(begun, "direct+channel+lm", "accuracy", 200, estimates, ("more <pairs>",), 0, 1.0)
     Work(run).finish(done)
+    return run
+
+
+def test_a_run_that_fit_made_from_all_pairs(tuned: Path, tmp_path: Path) -> None:
+    """Nothing is measured on its dev data, and the estimate of fit is shown."""
+    run = fitted_with_folds(tuned, tmp_path)
     page = report(run)
     reason = f"This run was fitted with folds: it has no dev set. Give a test set: noisychannel report {run} TEST"
     assert [text.count(reason) for text in page.texts.values() if reason in text] == [1]
@@ -515,6 +521,27 @@ def test_a_run_that_fit_made_from_all_pairs(tuned: Path, tmp_path: Path) -> None
     assert "best dev perplexity, where the mark is" not in page.texts["training"]
     (run / "fit.json").write_text("{}")
     assert "fit.json: damaged" in report(run).texts["systems"]
+
+
+def test_a_page_without_items_replaces_none_with_items(tuned: Path, test_file: Path, tmp_path: Path) -> None:
+    run = fitted_with_folds(tuned, tmp_path)
+    short = ["--limit", "2", "--samples", "5", "--device", "cpu"]
+    # The first page says what it lacks, and can be replaced by any other.
+    done = run_here(["report", str(run)], b"")
+    assert done.returncode == 0
+    told = done.stderr.decode()
+    assert f"Give a test set: noisychannel report {run} TEST; the page is written without these sections: How " in told
+    assert run_here(["report", str(run)], b"").returncode == 0
+    assert run_here(["report", str(run), str(test_file), *short], b"").returncode == 0
+    good = (run / "report.html").read_bytes()
+    done = run_here(["report", str(run)], b"")
+    assert done.returncode == 2
+    [line] = done.stderr.decode().splitlines()
+    for part in ("report.html is a report with items", "it has no dev set", f"report {run} TEST", "another file"):
+        assert part in line
+    assert (run / "report.html").read_bytes() == good
+    assert run_here(["report", str(run), "--output", str(tmp_path / "other.html")], b"").returncode == 0
+    assert run_here(["report", str(run), str(test_file), *short], b"").returncode == 0
 
 
 def test_a_run_that_is_still_trained(tuned: Path, tmp_path: Path) -> None:

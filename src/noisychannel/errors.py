@@ -49,6 +49,13 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     return f"; choose from {', '.join(prefix + other for other in known)}" if len(known) <= FEW else ""
 
 
+def did_you_mean_system(name: str, known: Iterable[str]) -> str:
+    """``did_you_mean`` for systems: the one that has all terms asked for and the fewest others, if there is one."""
+    known, asked = list(known), set(name.split("+"))
+    larger = [other for other in known if asked.issubset(other.split("+"))]
+    return f"; did you mean {min(larger, key=lambda other: other.count('+'))}?" if larger else did_you_mean(name, known)
+
+
 LONGEST_SHOWN = 80
 """Characters of a value that a message shows."""
 
@@ -76,6 +83,7 @@ def command_line(*words: object) -> str:
 class Interrupted(KeyboardInterrupt):
     """A signal asked the program to stop, as ctrl-C does."""
 
-    def __init__(self, signal: int) -> None:
+    def __init__(self, signal: int, kept: bool = True) -> None:
+        """``kept``: whether there can be anything that the command has left."""
         super().__init__(signal)
-        self.signal = signal
+        self.signal, self.kept = signal, kept

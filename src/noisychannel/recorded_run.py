@@ -22,6 +22,8 @@ from noisychannel.run_records import FORMAT, DataRecord, RunHeader
 from noisychannel.schemas import read_record
 
 T = TypeVar("T")
+NAMED = 3
+"""Runs inside a directory that are named."""
 
 
 class RecordedRun(RunFiles):
@@ -89,7 +91,10 @@ class RecordedRun(RunFiles):
                 f"or {self.starting_over()}"
             )
         if not file.exists():
-            raise BadInputError(f"{self.path}: not a run directory (no run.json); create one with noisychannel train")
+            inside = sorted(str(one.parent) for one in self.path.glob(f"*/{file.name}"))
+            runs = ", ".join([*inside[:NAMED], *(["…"] if len(inside) > NAMED else [])])
+            remedy = f"name one of the runs inside: {runs}" if runs else "create one with noisychannel fit or train"
+            raise BadInputError(f"{self.path}: not a run directory (no {file.name}); {remedy}")
         header = read_record(file, RunHeader, self.starting_over(), [FORMAT])
         if header.group and self._group and header.group != self._group:
             raise NoisyChannelError(

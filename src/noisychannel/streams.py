@@ -25,7 +25,7 @@ from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
 from noisychannel.outputs import Output
 from noisychannel.remarks import Remarks
-from noisychannel.reporting import Advance
+from noisychannel.reporting import Advance, plural
 from noisychannel.schemas import Record
 
 MAX_SYMBOLS = 1000
@@ -152,9 +152,15 @@ class DecodingState(Record):
 
     failed: int = 0
     """Lines that could not be decoded."""
+    wrong_columns: int = 0
+    """Those of them with a wrong number of columns."""
     blank: int = 0
     """Blank lines of given outputs that were skipped."""
     remarks: Remarks = field(default_factory=Remarks)
+
+
+class WrongColumns(str):
+    """Why a line cannot be decoded, if it has too many columns or too few: most often all lines of a file have."""
 
 
 class LineDecoder:
@@ -179,6 +185,8 @@ class LineDecoder:
         self.separator = data.feature_separator
         self.failed = 0
         """Lines that could not be decoded so far."""
+        self.wrong_columns = 0
+        """Those of them with a wrong number of columns."""
         self.blank = 0
         """Blank lines of given outputs so far."""
         self.remarks = Remarks()
@@ -230,15 +238,19 @@ class LineDecoder:
     ) -> None:
         """Write every line, as ``show`` gives it, and finish the file. ``chunks`` are of the ``rest`` of its input."""
         so_far = file.state(DecodingState)
-        self.failed, self.blank, self.remarks = so_far.failed, so_far.blank, so_far.remarks
+        self.failed, self.wrong_columns = so_far.failed, so_far.wrong_columns
+        self.blank, self.remarks = so_far.blank, so_far.remarks
         for chunk in chunks:
             shown = "".join(f"{show(line)}\n" for line in chunk.lines)
-            file.write(shown, chunk.read, asdict(DecodingState(self.failed, self.blank, self.remarks)))
+            state = DecodingState(self.failed, self.wrong_columns, self.blank, self.remarks)
+            file.write(shown, chunk.read, asdict(state))
             progress(len(chunk.lines))
 
     def summary(self) -> str:
         """What a user should know at the end; empty if there is nothing."""
-        failed = f"{self.failed} lines could not be decoded" if self.failed > REPORTED else ""
+        wrong = self.wrong_columns
+        failed = f"{self.failed} lines could not be decoded" if self.failed > REPORTED or wrong > 1 else ""
+        failed += f", {wrong} of them with a wrong number of columns" if 1 < wrong < self.failed else ""
         blank = counted_blanks(self.blank) if self.blank else ""
         return "; ".join(filter(None, (failed, blank, self.remarks.line())))
 
@@ -359,7 +371,8 @@ class LineDecoder:
         values = line.text.split("\t")
         if len(values) != 1 + self.with_features:
             expected = "an input, a tab and features" if self.with_features else "an input without tabs"
-            return f"{line.where}: {len(values)} column{'s' if len(values) > 1 else ''} instead of {expected}"
+            remedy = "" if self.with_features else "; cut -f1 gives the first column alone"
+            return WrongColumns(f"{line.where}: {plural(len(values), 'column')} instead of {expected}{remedy}")
         symbols = len(self.model.input_codec.split(values[0]))
         if symbols > self.options.max_symbols:
             return f"{line.where}: {symbols} symbols, more than --max-symbols {self.options.max_symbols}"
@@ -367,11 +380,17 @@ class LineDecoder:
         return values[0], features
 
     def refuse(self, message: str) -> None:
-        """Count a line that cannot be decoded, and say why."""
+        """Count a line that cannot be decoded, and say why; of a wrong number of columns only once."""
         self.failed += 1
-        if self.failed <= REPORTED:
+        if isinstance(message, WrongColumns):
+            self.wrong_columns += 1
+            if self.wrong_columns == 1:
+                self.report(message)
+            return
+        others = self.failed - self.wrong_columns
+        if others <= REPORTED:
             self.report(message)
-        elif self.failed == REPORTED + 1:
+        elif others == REPORTED + 1:
             self.report("further lines that cannot be decoded are only counted")
 
 

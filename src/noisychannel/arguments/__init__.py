@@ -73,7 +73,8 @@ def parse_options(
     """The options of a command as an instance of the dataclass ``cls``. ``--help`` prints them after ``usage``.
 
     The fields in ``positional`` are given without a name, in order. A last one with a star, such as ``files*``, is a
-    list and takes all remaining words. ``--key value`` and ``--key=value`` are the same, and so are ``-`` and ``_`` in
+    list and takes all remaining words. One with a question mark, such as ``words?``, needs its name, and an argument in
+    its place is answered with it. ``--key value`` and ``--key=value`` are the same, and so are ``-`` and ``_`` in
     a key. An option that is true or false needs no value. A list is ``a,b``, ``[a,b]`` or a single value, in YAML
     files too. ``unset``: keys whose defaults ``--help`` does not show, because something else decides if they are not
     given.

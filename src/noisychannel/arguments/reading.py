@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, NamedTuple, get_args, get_type_hints
@@ -70,6 +71,9 @@ def read_words(cls: type, words: Sequence[str], positional: Sequence[str]) -> di
             _give(given, key, Given("true" if value is None else value, where, is_word=True))
         elif free and free[0].endswith("*"):
             rest.append(word)
+        elif free and free[0].endswith("?"):
+            meant = f"{option_name(free[0].removesuffix('?'))} {shlex.quote(cut(word))}"
+            raise BadInputError(f"unexpected argument {shortened(word)}; did you mean {meant}?")
         elif free:
             key = free.pop(0)
             _give(given, key, Given(word, option_name(key), is_word=True))

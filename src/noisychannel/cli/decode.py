@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from noisychannel.arguments import Bounds, Count, Positive, given_values, parse_options
 from noisychannel.cli.progress import TerminalReporter
@@ -30,7 +30,7 @@ from noisychannel.runs import RunDirectory
 from noisychannel.simultaneous import MARGIN, OnlineLines, OnlineStep, online_records
 from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions, content_of
 from noisychannel.systems import check_used, unused_settings
-from noisychannel.weights import read_system
+from noisychannel.weights import read_system, read_systems
 
 USAGE = """usage: noisychannel decode RUN [FILE …] [--system NAME] [--weights 1,0.5,0.3,0.2] [--n-best 5] [--json]
 
@@ -72,9 +72,12 @@ example:
 """
 
 
+T = TypeVar("T")
+
 POSITIONAL = ("run", "files*")
 UNSURE = "?"
 """The mark of outputs that should be checked."""
+NO_LINES = "there were no lines to decode"
 WIDTH_IN_FILES = 100
 """Of tables for reading; on a terminal they are as wide as it is."""
 
@@ -135,7 +138,7 @@ def run(words: list[str]) -> int:
     with loaded_for_good(), ModelProcesses(model, options.jobs or default_processes()) as processes:
         decoder = LineDecoder(model, directory.data_config, options, reporter.warn, detailed, confident, processes)
         if options.online:
-            print_steps(decoder, options)
+            print_steps(decoder, options, reporter)
         elif output is None:
             print_lines(decoder, options, reporter)
         else:
@@ -182,13 +185,25 @@ def check_confidence(options: DecodeCommand, directory: RunDirectory, model: Noi
     if model.confidence is not None:
         return
     if options.confidence or options.unsure is not None:
-        raise BadInputError(
-            f"{options.run}: only a tuned system has a confidence, with its own weights and its own or a wider search; "
-            f"leave out --weights and settings of the search, or tune again: {command_line('tune', options.run)}"
-        )
+        raise BadInputError(f"{options.run}: {why_no_confidence(options, directory)}")
     searched = options.rerank is None and not options.online and options.weights is None
     if (options.json or options.explain) and searched and read_system(directory, options.system).confidence is not None:
         reporter.warn("outputs have no confidence: it was fitted for another search; leave out settings of the search")
+
+
+def why_no_confidence(options: DecodeCommand, directory: RunDirectory) -> str:
+    """Why the system that was asked for has no confidence, and what has one."""
+    asked = read_system(directory, options.system)
+    sure = [name for name, system in read_systems(directory).items() if system.confidence is not None]
+    if asked.name in sure:
+        return (
+            "only a tuned system has a confidence, with its own weights and its own or a wider search; leave out "
+            "--weights and settings of the search"
+        )
+    if sure:
+        why = "an earlier version tuned it" if asked.record else "nothing of it was tuned"
+        return f"{asked.name} has no confidence, because {why}; choose with --system from {', '.join(sure)}"
+    return f"only a tuned system has a confidence; tune the run: {command_line('tune', options.run)}"
 
 
 def load(directory: RunDirectory, options: DecodeCommand, given: Mapping[str, Any], reporter: Reporter) -> NoisyChannel:
@@ -212,7 +227,7 @@ def print_lines(decoder: LineDecoder, options: DecodeCommand, reporter: Terminal
         lines = decoder.decode(read_lines(decoder, options), one_by_one=interactive, ahead=are_files(options))
         total = None if interactive else count_inputs(options.files)
     with reporter.counting("decode", total, enabled=not sys.stdout.isatty()) as progress:
-        for line in lines:
+        for line in told_if_none(lines, reporter):
             print(shown(line, decoder.model, options), flush=True)
             progress(1)
 
@@ -235,12 +250,21 @@ def are_files(options: DecodeCommand) -> bool:
     return bool(options.files) and all(Path(file).is_file() for file in options.files)
 
 
-def print_steps(decoder: LineDecoder, options: DecodeCommand) -> None:
+def print_steps(decoder: LineDecoder, options: DecodeCommand, reporter: Reporter) -> None:
     """How each output grows, at once; with JSON, a line for each input."""
     steps = OnlineLines(decoder, options.margin or MARGIN).decode(read_lines(decoder, options))
     texts = map(json_line, online_records(steps, decoder.model)) if options.json else map(OnlineStep.text, steps)
-    for text in texts:
+    for text in told_if_none(texts, reporter):
         print(text, flush=True)
+
+
+def told_if_none(items: Iterable[T], reporter: Reporter) -> Iterator[T]:
+    """The items. An input without lines has no outputs, which can look like a fault."""
+    count = 0
+    for count, item in enumerate(items, start=1):  # noqa: B007 (used below)
+        yield item
+    if not count:
+        reporter.warn(NO_LINES)
 
 
 def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand, reporter: TerminalReporter) -> None:
@@ -262,6 +286,8 @@ def write_lines(decoder: LineDecoder, output: OutputFile, options: DecodeCommand
         else:
             chunks = decoder.decode_chunks(file.rest(read_inputs(options.files), content_of), ahead=are_files(options))
         decoder.decode_into(file, chunks, show, progress)
+    if not file.journal.lines:
+        reporter.warn(NO_LINES)
     if before and before == file.journal.lines:
         reporter.warn(f"{options.output}: is complete; there was nothing left to do")
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from noisychannel.arguments import parse_options
 from noisychannel.cli.fit import FitDisplay
 from noisychannel.cli.progress import TerminalReporter
+from noisychannel.cli.stopping import leaving
 from noisychannel.cli.train import PERPLEXITY_NOTE
 from noisychannel.experiments.demo import DemoOptions, compare_systems, describe_models, fit_demo
 from noisychannel.fitting.report import describe
+from noisychannel.fitting.work import Work
 from noisychannel.runs import RunDirectory
 
 USAGE = """usage: noisychannel demo [--run-dir runs/demo] [--pairs 500] [--overwrite]
@@ -30,7 +32,7 @@ example:
 
 def run(words: list[str]) -> int:
     options = parse_options(DemoOptions, words, (), USAGE)
-    with FitDisplay() as display:
+    with leaving(lambda: Work(Path(options.run_dir)).exists), FitDisplay() as display:
         nouns, result = fit_demo(options, display)
     print("\n".join(describe(result)))
     print()

@@ -10,11 +10,11 @@ from pathlib import Path
 from noisychannel.arguments import parse_options
 from noisychannel.atomic import write_text
 from noisychannel.cli.progress import TerminalReporter
-from noisychannel.data.files import LONGEST_LINE, find_files
+from noisychannel.data.files import find_files
 from noisychannel.data.rows import HUB
 from noisychannel.data.standard_input import DASH
 from noisychannel.errors import BadInputError
-from noisychannel.evaluation.item_outputs import as_json_lines, as_tsv, begins_items
+from noisychannel.evaluation.item_outputs import as_json_lines, as_tsv
 from noisychannel.evaluation.report import ReportOptions, is_report, report_run
 from noisychannel.run_files import run_that_owns
 from noisychannel.runs import RunDirectory
@@ -36,7 +36,7 @@ something else with --resample-by: line, output, features, group, or a column na
 
 --outputs FILE   write what each system makes of each item, whether it is right, and its confidence: tab-separated,
                  with a head, or lines of JSON if FILE ends in .jsonl. - is standard output; the report then goes
-                 to standard error.
+                 to standard error. An existing file is not replaced.
 --against RUN2   decode the same items with the default system of RUN2 (and with --systems, if it has them), too: both
                  scores, their difference with its interval and p-value, and items that only one of them gets right
 --json FILE      write everything for a program: all figures, errors, outputs and the comparison; - as above
@@ -77,24 +77,27 @@ def _check_results(option: str, name: str, inputs: list[str]) -> None:
 
 
 def _check_replaced(option: str, name: str) -> None:
-    """Refuse to replace a file that the same option did not write.
+    """Refuse to replace outputs, as decode does, and by a record what is no record.
 
     Until version 0.4 --outputs named files of references.
     """
     file = Path(name)
     if not file.is_file() or not file.stat().st_size:
         return
+    if option == "outputs":
+        raise BadInputError(
+            f"--outputs: {file} exists; remove it, or name another file to write to (files of references are given "
+            "with --references)"
+        )
     try:
-        with file.open(encoding="utf-8", newline="\n") as stream:
-            ours = begins_items(stream.readline(LONGEST_LINE)) if option == "outputs" else is_report(stream.read())
+        ours = is_report(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         ours = False
     except OSError as error:
-        raise BadInputError(f"--{option}: {file} cannot be read ({error.strerror}); name another file") from error
+        raise BadInputError(f"--json: {file} cannot be read ({error.strerror}); name another file") from error
     if not ours:
-        hint = " (files of references are given with --references)" if option == "outputs" else ""
         raise BadInputError(
-            f"--{option}: {file} exists, and evaluate --{option} did not write it; name another file to write to{hint}"
+            f"--json: {file} exists, and evaluate --json did not write it; name another file to write to"
         )
 
 

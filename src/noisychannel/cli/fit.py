@@ -17,10 +17,12 @@ from rich.progress import Progress as ProgressBar
 
 from noisychannel.arguments import parse_options, split_list
 from noisychannel.cli.progress import SECONDS_BETWEEN_LINES, TerminalReporter
+from noisychannel.cli.stopping import leaving
 from noisychannel.fitting.fit import fit
 from noisychannel.fitting.options import FitOptions
 from noisychannel.fitting.progress import Progress, remaining
 from noisychannel.fitting.report import describe
+from noisychannel.fitting.work import Work
 from noisychannel.reporting import Advance
 
 USAGE = """usage: noisychannel fit PAIRS [--words FILE] [--columns unimorph] [--word-columns output] [--test FILE]
@@ -41,8 +43,8 @@ example:
 
 
 def run(words: list[str]) -> int:
-    options = parse_options(FitOptions, _joined(words), ("pairs",), USAGE)
-    with TemporaryDirectory() as directory, FitDisplay() as display:
+    options = parse_options(FitOptions, _joined(words), ("pairs", "words?"), USAGE)
+    with leaving(lambda: Work(options.place).exists), TemporaryDirectory() as directory, FitDisplay() as display:
         result = fit(options.with_standard_input(Path(directory)), display)
     print("\n".join(describe(result)))
     return 0

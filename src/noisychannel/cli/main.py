@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from noisychannel import __version__
 from noisychannel.cli.standard_streams import claim_streams, is_output_error, say, settle_output
-from noisychannel.cli.stopping import exit_code, signal_of, stopping_in_order
-from noisychannel.errors import BadInputError, NoisyChannelError, did_you_mean, shortened
+from noisychannel.cli.stopping import exit_code, leaving, signal_of, stopping_in_order
+from noisychannel.errors import BadInputError, Interrupted, NoisyChannelError, did_you_mean, shortened
 
 
 class Command(NamedTuple):
@@ -109,6 +109,8 @@ def _run(words: list[str], debug: bool) -> int:
         number = signal_of(error)
         how = "interrupted" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}"
         known = COMMANDS.get(words[0]) if words else None
+        if isinstance(error, Interrupted) and not error.kept:
+            known = None
         return _complain(how if known is None else f"{how}; {known.interrupted}", exit_code(number))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
@@ -148,7 +150,8 @@ def _dispatch(words: list[str]) -> int:
     # when it is loaded, and the processes that train inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Imported here because torch takes a second to load, and --help should not.
-    run: Callable[[list[str]], int] = import_module(f"noisychannel.cli.{name}").run
+    with leaving(lambda: False):
+        run: Callable[[list[str]], int] = import_module(f"noisychannel.cli.{name}").run
     return run(words[1:])
 
 

@@ -12,7 +12,8 @@ from noisychannel.cli.progress import TerminalReporter
 from noisychannel.errors import BadInputError, command_line
 from noisychannel.packaged import PLACE
 from noisychannel.report.options import PageOptions
-from noisychannel.report.page import MARK, make_page
+from noisychannel.report.page import MARK, make_page, shows_items
+from noisychannel.report.subject import reason_without_items
 from noisychannel.run_files import run_that_owns
 from noisychannel.runs import RunDirectory
 
@@ -26,7 +27,8 @@ browser. Its text is read from the run, and the items are decoded for it.
 The items are those of TEST, which has the columns of the training data; without TEST they are the dev data of the run,
 on which its weights were tuned, and the page says so. --curve RUN,RUN adds a learning curve of further runs.
 
---output FILE    where to write the page (default: report.html in the run directory); - is standard output
+--output FILE    where to write the page (default: report.html in the run directory); - is standard output.
+                 Only an earlier report is replaced, and one with items only by one with items.
 
 example:
   noisychannel report runs/demo runs/demo-data/test.tsv
@@ -53,6 +55,11 @@ def run(words: list[str]) -> int:
         raise BadInputError("report needs a run directory: noisychannel report runs/demo")
     opened = RunDirectory.open_finished(Path(options.run))
     file = _output_file(opened, options.output)
+    reason = reason_without_items(opened, options)
+    if reason and file is not None and file.is_file() and shows_items(_beginning(file)):
+        raise BadInputError(
+            f"--output: {file} is a report with items, and one without would replace it. {reason}; or name another file"
+        )
     page = make_page(opened, options, command_line("report", *words), TerminalReporter())
     if file is None:
         sys.stdout.write(page)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from noisychannel.arguments import Count, given_values, parse_options
 from noisychannel.cli.progress import TerminalReporter
+from noisychannel.cli.stopping import leaving
 from noisychannel.data.rows import HUB
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.comparison import write_comparison
@@ -95,7 +96,8 @@ def run(words: list[str]) -> int:
         results = Path(options.results) if options.results else work
         if not options.merge:
             setup = Setup(data, work, options.device, options.jobs, _say, TerminalReporter())
-            measure_blocks(entry, setup, results, blocks, options.quick)
+            with leaving(work.exists):
+                measure_blocks(entry, setup, results, blocks, options.quick)
         print(write_results(entry, results, options.quick, Path(options.plots) if options.plots else None))
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -43,6 +43,17 @@ def stopping_in_order() -> Iterator[None]:
         for number, handler in before.items():
             if handler is not None and not asked:
                 signal.signal(number, handler)
+
+
+@contextmanager
+def leaving(anything: Callable[[], bool]) -> Iterator[None]:
+    """Work that leaves something for a repeated command only if ``anything`` says so when it is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if anything():
+            raise
+        raise Interrupted(signal_of(error), kept=False) from error
 
 
 def exit_code(number: int) -> int:

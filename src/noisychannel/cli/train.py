@@ -7,9 +7,11 @@ from pathlib import Path
 
 from noisychannel.arguments import asks_for_help, describe_keys
 from noisychannel.cli.progress import make_display
+from noisychannel.cli.stopping import leaving
 from noisychannel.errors import BadInputError
 from noisychannel.models.registry import ROLES
 from noisychannel.packaged import refuse_packaged
+from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig, parse_config
 from noisychannel.training.run import train_run
 
@@ -47,7 +49,7 @@ def run(words: list[str]) -> int:
         given = [word for word in words[1:] if word.startswith(f"--{role}.")]
         if given and role not in config.models:
             raise BadInputError(f"{given[0]} would be ignored: {role} is not trained; add it to --models")
-    with make_display() as display:
+    with leaving(RunDirectory(Path(config.run_dir)).header_file.exists), make_display() as display:
         finished = train_run(config, display, display.say, overwrite, estimate=True)
     width = max((len(model.label) for model in finished), default=0)
     for model in sorted(finished, key=lambda model: model.label):

@@ -86,7 +86,8 @@ def _find(pattern: str) -> list[Path]:
     else:
         files = sorted(p for p in map(Path, glob.glob(str(path), recursive=True)) if p.is_file())
     if not files:
-        raise BadInputError(f"{pattern}: no such file, and no file matches the pattern")
+        further = ", and no file matches the pattern" if any(sign in pattern for sign in "*?[") else ""
+        raise BadInputError(f"{pattern}: no such file{further}")
     return files
 
 

@@ -83,6 +83,17 @@ class Columns(NamedTuple):
                 raise BadInputError(f"{key}: {role!r} must occur exactly once in {text!r}")
         return Columns(roles, fields)
 
+    @property
+    def written(self) -> str:
+        """As a user writes them."""
+        pairs = zip(self.roles, self.fields, strict=True)
+        return ",".join(f"{role}={name}" if name else role for role, name in pairs)
+
+    def exchanged(self, one: str, other: str) -> Columns:
+        """With each of two columns in the place of the other."""
+        exchange = {one: other, other: one}
+        return Columns(tuple(exchange.get(role, role) for role in self.roles), self.fields)
+
 
 def read_pairs(
     sources: Sequence[str], columns: Columns, feature_separator: str, blank: BlankLines | None = None

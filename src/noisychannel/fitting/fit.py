@@ -28,6 +28,7 @@ from noisychannel.evaluation.table import EvaluationTable
 from noisychannel.fitting import rules
 from noisychannel.fitting.configs import run_config
 from noisychannel.fitting.datasets import Datasets
+from noisychannel.fitting.doubts import doubts_about
 from noisychannel.fitting.estimate import Estimate, baseline_texts, baselines_of, choose_default, estimate, what_helps
 from noisychannel.fitting.facts import Facts, count_facts
 from noisychannel.fitting.folds import ALL, Part, assign_folds, make_parts
@@ -185,9 +186,13 @@ class _Fit:
         self.reporter.say(facts.describe())
         if self.data.blank:
             self.reporter.say(self.data.blank)
+        if self.data.words_left_out:
+            self.reporter.say(f"lines of the words that are left out: {self.data.words_left_out}")
         if self.data.left_out:
             limits = f"{self.data.config.input.max_length} and {self.data.config.output.max_length} symbols"
             self.reporter.warn(f"{self.data.left_out:,} pairs are left out: a side is longer than {limits}")
+        for doubt in doubts_about(self.data):
+            self.reporter.warn(doubt)
         for reason in plan.reasons:
             self.reporter.say(f"- {reason}")
         self.reporter.say(f"estimated time: {duration(seconds)} on this machine")

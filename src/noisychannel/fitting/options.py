@@ -123,6 +123,8 @@ class UserData:
     sources: SourceFiles
     left_out: int = 0
     """Pairs that are much longer than the others."""
+    words_left_out: str = ""
+    """How many lines of the words are left out, and why, for the user; empty if there are none."""
     blank: str = ""
     """How many blank lines were skipped, for the user; empty if there were none."""
 
@@ -165,6 +167,7 @@ class UserData:
             raise BadInputError(f"{options.test}: empty; there is nothing to evaluate (--test)")
         tagged = "features" in columns.roles
         known: dict[tuple[str, tuple[str, ...]], Row] = {}
+        repeated = too_long = 0
         for row in read_unpaired(options.words, word_columns, SEPARATOR, blank):
             if tagged and "features" in word_columns.roles and not row.features:
                 raise BadInputError(
@@ -172,8 +175,10 @@ class UserData:
                     "(--word-columns) to do without the tags of all words"
                 )
             row = _written_once(row, units)
-            if len(symbols(row.output, units["output"])) <= limits["output"]:
-                known.setdefault((row.output, row.features if tagged else ()), row)
+            if len(symbols(row.output, units["output"])) > limits["output"]:
+                too_long += 1
+            elif known.setdefault((row.output, row.features if tagged else ()), row) is not row:
+                repeated += 1
         if options.words and not known:
             raise BadInputError(f"{', '.join(options.words)}: no words; leave out --words, or name another file")
         if tagged and "features" in word_columns.roles:
@@ -183,15 +188,19 @@ class UserData:
             word_columns = Columns(
                 tuple("-" if x == "features" else x for x in word_columns.roles), word_columns.fields
             )
+        reasons = {"repeated": repeated, f"longer than {limits['output']} symbols": too_long}
+        words_left_out = ", ".join(f"{number:,} {why}" for why, number in reasons.items() if number)
         config = DataConfig(
             columns=",".join(columns.roles),
             unpaired=list(options.words),
-            unpaired_columns=_written(word_columns),
+            unpaired_columns=word_columns.written,
             feature_separator=SEPARATOR,
             input=TextConfig(max_length=limits["input"]),
             output=TextConfig(max_length=limits["output"]),
         )
-        return UserData(tuple(pairs), tuple(known.values()), columns, config, asked.record(), left_out, str(blank))
+        return UserData(
+            tuple(pairs), tuple(known.values()), columns, config, asked.record(), left_out, words_left_out, str(blank)
+        )
 
 
 def _written_once(row: Row, units: Units) -> Row:
@@ -208,11 +217,6 @@ def _longest(lengths: Sequence[int]) -> int:
     return max(LONGEST, math.ceil(TIMES_LONGER * median(lengths))) if lengths else LONGEST
 
 
-def _written(columns: Columns) -> str:
-    pairs = zip(columns.roles, columns.fields, strict=True)
-    return ",".join(f"{role}={name}" if name else role for role, name in pairs)
-
-
 def _check_tags(pairs: Sequence[Row], words: Sequence[Row], columns: Columns) -> None:
     """Refuse words that have no tag of the pairs: their columns are probably named in the wrong order."""
     tags = {tag for row in pairs for tag in row.features}
@@ -220,14 +224,13 @@ def _check_tags(pairs: Sequence[Row], words: Sequence[Row], columns: Columns) ->
         return
     first, paired = words[0], next(row for row in pairs if row.features)
     found = (
-        f"{first.where}: --word-columns {_written(columns)} reads the word {shortened(first.output)} with the tags "
+        f"{first.where}: --word-columns {columns.written} reads the word {shortened(first.output)} with the tags "
         f"{shortened(SEPARATOR.join(first.features))}, and no word has a tag of the pairs (such as "
         f"{shortened(SEPARATOR.join(paired.features))})"
     )
     if any(not tags.isdisjoint(row.output.split(SEPARATOR)) for row in words):
-        other = {"output": "features", "features": "output"}
-        swapped = Columns(tuple(other.get(role, role) for role in columns.roles), columns.fields)
-        raise BadInputError(f"{found}; the columns are the other way round: --word-columns {_written(swapped)}")
+        swapped = columns.exchanged("output", "features").written
+        raise BadInputError(f"{found}; the columns are the other way round: --word-columns {swapped}")
     raise BadInputError(f"{found}; name the columns as they are, or name that of the tags - to do without tags")
 
 

@@ -143,6 +143,11 @@ class Work:
             raise cannot_write(self.path, error) from error
         write_text(self.path / PLAN, json.dumps(asdict(begun), ensure_ascii=False, indent=1) + "\n")
 
+    @property
+    def exists(self) -> bool:
+        """Whether a fit has finished, or left something to resume."""
+        return (self.path / PLAN).exists() or (self.run_dir / FIT).exists()
+
     def begun(self) -> Begun | None:
         """What an unfinished fit planned."""
         file = self.path / PLAN

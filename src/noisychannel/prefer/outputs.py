@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from noisychannel.data.files import find_files, read_lines
-from noisychannel.errors import BadInputError, did_you_mean, shortened
+from noisychannel.errors import BadInputError, did_you_mean_system, shortened
 from noisychannel.evaluation.output_lines import ItemRecord, is_output_file, read_output_file
 from noisychannel.experiments.blocks import Block
 from noisychannel.experiments.merged import row_label
@@ -168,7 +168,7 @@ def _unclear(file: Path, system: str, noun: str, known: Sequence[str], found: Se
         return BadInputError(f"{file}: several rows are named {shortened(system)}; name one of {listed}")
     if not system:
         return BadInputError(f"{file}: name a {noun} after a colon (FILE:{noun.upper()}); it has {listed}")
-    meant = did_you_mean(system, known)
+    meant = did_you_mean_system(system, known)
     if not meant.endswith("?"):  # it lists the names, as we do
         meant = ""
     return BadInputError(f"{file}: no {noun} {shortened(system)}{meant}; it has {listed}")

@@ -36,6 +36,13 @@ from noisychannel.runs import RunDirectory
 
 MARK = "<!-- noisychannel report -->"
 """By which a page is known as one of ours."""
+HEADLINE = '<p class="headline">'
+"""Begins the most important number, which only a page with items has."""
+
+
+def shows_items(beginning: bytes) -> bool:
+    """Whether the page that begins so was made of items that were decoded."""
+    return HEADLINE.encode() in beginning
 
 
 def make_page(
@@ -50,8 +57,6 @@ def make_page(
     told = Remembering(reporter)
     reason = reason_without_items(run, options)
     subject = None if reason else make_subject(run, options, told)
-    if reason:
-        told.say(reason)
     of_weights = _weights_subject(run, options, subject, told)
     makers: tuple[Callable[[], Section], ...] = (
         lambda: systems_section(run, subject),
@@ -71,11 +76,13 @@ def make_page(
         for make in makers:
             sections.append(make())
             progress(1)
+    # What all sections lack is said once, at the top.
+    lacking = [section for section in sections if reason and section.reason == reason]
+    if reason:
+        told.say(f"{reason}; the page is written without these sections: {_titles(lacking)}")
     title = f"Report: {run_name(run)}"
     summary = _summary(run, subject, reason, told.warnings)
     body = [MARK, f"<header><h1>{escape(title)}</h1>{summary}{_contents(sections)}</header>"]
-    # What all sections lack is said once, at the top.
-    lacking = [section for section in sections if reason and section.reason == reason]
     shown = [_markup(section) for section in sections if section not in lacking]
     body += ["<main>", *shown, _left_out(lacking), "</main>", _footer(run, command)]
     styles = asset("noisychannel.pages", "charts.css"), asset("noisychannel.report", "report.css")
@@ -99,7 +106,7 @@ def _summary(run: RunDirectory, subject: Subject | None, reason: str, warnings: 
         metric = subject.table.metrics[0].name
         value = subject.result.measured[metric]
         parts.append(
-            f'<p class="headline"><b>{value.score:.2f}{" %" if metric == "accuracy" else ""}</b> '
+            f"{HEADLINE}<b>{value.score:.2f}{' %' if metric == 'accuracy' else ''}</b> "
             f"<span>{escape(metric.replace('_', ' '))} of "
             f"<b>{escape(subject.shown.label)}</b> (95 % interval {value.low:.2f} to {value.high:.2f})</span></p>"
         )
@@ -142,8 +149,11 @@ def _markup(section: Section) -> str:
 
 def _left_out(sections: Sequence[Section]) -> str:
     """The sections that have no items to look at."""
-    titles = "; ".join(section.title for section in sections)
-    return paragraph(f"Left out, for the reason at the top: {titles}.", "remark") if sections else ""
+    return paragraph(f"Left out, for the reason at the top: {_titles(sections)}.", "remark") if sections else ""
+
+
+def _titles(sections: Sequence[Section]) -> str:
+    return "; ".join(section.title for section in sections)
 
 
 def _footer(run: RunDirectory, command: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from noisychannel.data.prepare import DataSource
 from noisychannel.decode.memory import Refuse, SearchTooLargeError
 from noisychannel.decode.objective import TERMS, Weights
-from noisychannel.errors import BadInputError, NoisyChannelError, did_you_mean, shortened
+from noisychannel.errors import BadInputError, NoisyChannelError, did_you_mean, did_you_mean_system, shortened
 from noisychannel.json_lines import writable
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.outputs import Output
@@ -84,7 +84,7 @@ class ServedRun:
         return self.systems[name or self.default]
 
     def _suggestion(self, name: str) -> str:
-        return did_you_mean(name, self.systems)
+        return did_you_mean_system(name, self.systems)
 
     def weights(self, system: ServedSystem, given: Mapping[str, float]) -> Weights:
         """The weights of a system with others in place of some."""
