@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
-from noisychannel.web.bodies import ClientLeftError, RefusedBodyError, read_body, replayed
+from noisychannel.web.bodies import ClientLeftError, RefusedBodyError, has_body, read_body, replayed
 from noisychannel.web.messages import ASGIApp, Message, Receive, Scope, Send, header, host_name, is_loopback, refuse
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -54,20 +54,27 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.monotonic(), 0
+        began, status, unread = time.monotonic(), 0, has_body(scope)
+
+        async def read() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = unread and message.get("more_body", False)
+            return message
 
         async def noted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                _add_headers(message)
+                # A connection cannot be used again if the rest of a body is not read.
+                _add_headers(message, HEADERS | ({"connection": "close"} if unread else {}))
             await send(message)
 
         try:
             if (refusal := self.refusal(scope)) is not None:
                 await refuse(noted, *refusal)
             else:
-                await self.admit(scope, receive, noted)
+                await self.admit(scope, read, noted)
         except Exception as error:
             self.warn(f"{scope['path']}: failed ({type(error).__name__}: {error})")
             if not status:
@@ -81,7 +88,7 @@ class Guard:
             return 421, "this server does not have the name in the Host header; use localhost or 127.0.0.1", {}
         media = header(scope, b"content-type").partition(";")[0].strip().lower()
         if scope["method"] == "POST" and media != "application/json":
-            return 415, "send JSON, with the header Content-Type: application/json", {"connection": "close"}
+            return 415, "send JSON, with the header Content-Type: application/json", {}
         return None
 
     async def admit(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,8 +100,7 @@ class Guard:
             body = await read_body(scope, receive, self.max_body, self.body_seconds)
             await self.app(scope, replayed(body, receive), send)
         except RefusedBodyError as error:
-            # The rest of the body is not read, so the connection cannot be used again.
-            await refuse(send, error.status, error.reason, {"connection": "close"})
+            await refuse(send, error.status, error.reason)
         except ClientLeftError:
             pass
 
@@ -102,7 +108,7 @@ class Guard:
         """Called after each request. Status 0: the client left."""
 
 
-def _add_headers(message: Message) -> None:
+def _add_headers(message: Message, headers: Mapping[str, str]) -> None:
     names = {name.lower() for name, _ in message["headers"]}
-    missing = [(name.encode("ascii"), value.encode("ascii")) for name, value in HEADERS.items()]
+    missing = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
     message["headers"] = [*message["headers"], *(one for one in missing if one[0] not in names)]
