@@ -1,4 +1,4 @@
-"""What both servers share, before an application of two lines: how connections end."""
+"""What both servers share, before an application of two lines: names of hosts, and how connections end."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 pytest.importorskip("uvicorn", reason="no uvicorn: servers are not tested")
-from noisychannel.web.guard import LOOPBACK_NAMES, Guard
-from noisychannel.web.messages import ASGIApp, Receive, Scope, Send, refuse
+from noisychannel.errors import NoisyChannelError
+from noisychannel.web.guard import LOOPBACK_NAMES, Guard, allowed_hosts
+from noisychannel.web.messages import ASGIApp, Receive, Scope, Send, host_name, is_loopback, refuse
 from noisychannel.web.server import Server, bind
 
 
@@ -96,3 +98,57 @@ def test_the_protocol_ends_connections_whose_body_was_left_whatever_the_answer_s
         told = b"".join(iter(lambda: connection.recv(65536), b""))
         assert told.count(b"HTTP/1.1 404 ") == 3
         assert b"connection: close" not in told
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("LocalHost:80", "localhost"), ("[::1]:80", "::1"), ("[::1]", "::1"), ("[0::01]", "::1"), ("1.2.3.4", "1.2.3.4"),
+     ("localhost:", "localhost"), ("a-b.example:1", "a-b.example")],
+)  # fmt: skip
+def test_names_of_hosts(host: str, name: str) -> None:
+    assert host_name(host) == name
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", ":80", "[localhost", "[localhost]", "[]", "[::1]evil.com", "[::1]:80@evil.com", "[::1", "::1", "[::1%lo]",
+     "localhost:x@evil", "localhost:80:80", "localhost:x", "localhost@evil", "localhost/", "localhost ", "localhost\n",
+     "localhost:٣", "127.0.0.1, evil.com"],
+)  # fmt: skip
+def test_what_is_no_host_has_no_name(host: str) -> None:
+    assert host_name(host) == ""
+
+
+@pytest.mark.parametrize("given", ["localhost", "127.0.0.1", "127.1", "0x7f.1", "127.0.0.2", "::1", "::ffff:127.0.0.1"])
+def test_every_spelling_of_loopback_is_loopback(given: str) -> None:
+    """A server on loopback must check names: a page of another site could use one of its own (DNS rebinding)."""
+    try:
+        bound = bind(given, 0)
+    except (OSError, NoisyChannelError):
+        pytest.skip(f"this machine does not listen on {given}")
+    with bound:
+        hosts = allowed_hosts(given, bound)
+    assert hosts is not None
+    assert hosts >= LOOPBACK_NAMES
+    assert "" not in hosts
+    assert host_name(f"[{given}]:80" if ":" in given else f"{given}:80") in hosts
+
+
+def test_a_name_is_what_it_resolves_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve = socket.getaddrinfo
+
+    def resolved(host: str, port: int, **options: Any) -> Any:
+        return resolve({"Mine": "127.0.0.1", "localhost": "0.0.0.0"}[host], port, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    with bind("Mine", 0) as bound:
+        assert allowed_hosts("Mine", bound) == LOOPBACK_NAMES | {"mine"}
+    with bind("localhost", 0) as bound:
+        assert allowed_hosts("localhost", bound) is None, "others can reach it"
+
+
+def test_addresses_of_loopback() -> None:
+    for address in ("127.0.0.1", "127.255.0.1", "::1", "::ffff:127.0.0.1"):
+        assert is_loopback(address)
+    for address in ("10.0.0.1", "0.0.0.0", "::", "::ffff:10.0.0.1", "localhost", ""):
+        assert not is_loopback(address)

@@ -6,6 +6,7 @@ browser does not send it JSON without asking first (CORS), which is never allowe
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
@@ -29,9 +30,16 @@ Refusal: TypeAlias = tuple[int, str, Mapping[str, str]]
 """Status, reason and headers."""
 
 
-def allowed_hosts(host: str) -> frozenset[str] | None:
-    """Names that requests may use for a server that listens there; None for any: others know it by names of theirs."""
-    return LOOPBACK_NAMES | {host} if is_loopback(host) else None
+def allowed_hosts(host: str, bound: socket.socket) -> frozenset[str] | None:
+    """Names that requests may use for a server on this socket, which was asked for as ``host``.
+
+    None for any: others know it by names of theirs. What counts is the address, since loopback has many spellings.
+    """
+    address: str = bound.getsockname()[0]
+    if not is_loopback(address):
+        return None
+    asked = (host_name(f"[{one}]" if ":" in one else one) for one in (host, address))
+    return LOOPBACK_NAMES | {one for one in asked if one}
 
 
 class Guard:
