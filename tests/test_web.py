@@ -1,4 +1,4 @@
-"""What both servers share, before an application of two lines: names of hosts, and how connections end."""
+"""What both servers share, before an application of two lines: large heads, names of hosts, and how connections end."""
 
 from __future__ import annotations
 
@@ -98,6 +98,22 @@ def test_the_protocol_ends_connections_whose_body_was_left_whatever_the_answer_s
         told = b"".join(iter(lambda: connection.recv(65536), b""))
         assert told.count(b"HTTP/1.1 404 ") == 3
         assert b"connection: close" not in told
+
+
+@pytest.mark.parametrize(("headers", "target"), [(3000, 1), (1, 20_000)])
+def test_a_large_head_that_comes_at_once_is_refused(headers: int, target: int) -> None:
+    """Or behind a request that is still answered: then the protocol has it as a whole, too."""
+    small = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    large = b"GET /" + b"x" * target + b" HTTP/1.1\r\nHost: localhost\r\n" + b"a: b\r\n" * headers + b"\r\n"
+    with connection_to(guarded()) as connection:
+        connection.sendall(small + large)
+        told = b""
+        while told.count(b"}") < 2:
+            more = connection.recv(65536)
+            assert more
+            told += more
+        assert told.startswith(b"HTTP/1.1 404 ")
+        assert b"HTTP/1.1 431 " in told
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What every request passes first: the host it names, the type and the size of its body, and how long that takes.
+"""What every request passes first: the size of its head, the host it names, its body's type, size and time.
 
 A page of another site cannot use a server on loopback. It cannot name its own host (which DNS rebinding needs), and a
 browser does not send it JSON without asking first (CORS), which is never allowed.
@@ -12,7 +12,19 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 from noisychannel.web.bodies import ClientLeftError, RefusedBodyError, has_body, read_body, replayed
-from noisychannel.web.messages import ASGIApp, Message, Receive, Scope, Send, header, host_name, is_loopback, refuse
+from noisychannel.web.messages import (
+    HEAD_BYTES,
+    ASGIApp,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    head_bytes,
+    header,
+    host_name,
+    is_loopback,
+    refuse,
+)
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 HEADERS = {
@@ -92,6 +104,8 @@ class Guard:
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Why a request is refused for what its head says; None if it is not."""
+        if head_bytes(scope) > HEAD_BYTES:  # the protocol counts only what it waits with, not a head that comes at once
+            return 431, f"the head of the request has more than {HEAD_BYTES:,} bytes", {}
         if self.hosts is not None and host_name(header(scope, b"host")) not in self.hosts:
             return 421, "this server does not have the name in the Host header; use localhost or 127.0.0.1", {}
         media = header(scope, b"content-type").partition(";")[0].strip().lower()

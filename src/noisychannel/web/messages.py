@@ -14,12 +14,21 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Scope: TypeAlias = MutableMapping[str, Any]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+HEAD_BYTES = 16 * 1024
+"""Most bytes of the head of a request."""
+
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z._~-]+))(?::[0-9]{0,5})?")
 
 
 def header(scope: Scope, name: bytes) -> str:
     """The value of a header; empty if there is none."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+
+
+def head_bytes(scope: Scope) -> int:
+    """About how long the head of a request was: its target and headers, without spaces that mean nothing."""
+    target = len(scope.get("raw_path") or b"") + len(scope.get("query_string", b""))
+    return target + sum(len(name) + len(value) + len(": \r\n") for name, value in scope["headers"])
 
 
 def host_name(host: str) -> str:
