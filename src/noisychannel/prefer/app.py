@@ -4,8 +4,8 @@
     POST /ratings   a JSON list of ratings; 201 when they are on disk
 
 400 is no JSON, 408 a body that does not arrive, 413 one that is too large, 415 another content type, 421 another host,
-422 a record that is no rating of this page, 507 a full disk, each with {"error": "one line"}. Nothing of a refused body
-is stored.
+422 a record that is no rating of this page, 431 a large head, 507 a full disk, each with {"error": "one line"}. Nothing
+of a refused body is stored.
 """
 
 from collections.abc import Callable, Collection

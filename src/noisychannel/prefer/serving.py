@@ -29,8 +29,8 @@ def serve_page(page: Path, ratings: Path | None, host: str, port: int, say: Call
     from noisychannel.web.guard import allowed_hosts
     from noisychannel.web.server import Server, address_of, answer_requests, bind
 
-    hosts = allowed_hosts(host)
     with RatingsFile(ratings or ratings_file(page), record) as store, bind(host, port) as bound:
+        hosts = allowed_hosts(host, bound)
 
         def announce() -> None:
             say(f"{len(record.items)} items at {address_of(bound)} (ctrl-C stops)")

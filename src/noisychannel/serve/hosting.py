@@ -32,8 +32,8 @@ class Hosting:
     def serve(self, runs: Sequence[str], device: str, ready: Callable[[str], None]) -> None:
         """Serve runs until a signal. ``ready`` is called with the address."""
         directories = named_runs(runs)
-        hosts = allowed_hosts(self.host)
         with bind(self.host, self.port) as bound:
+            hosts = allowed_hosts(self.host, bound)
             if hosts is None and self.token is None:
                 self.reporter.warn(f"--host {self.host}: other machines can use this server, and there is no token")
             served = [ServedRun(name, run, device, self.limits, self.reporter) for name, run in directories.items()]

@@ -19,6 +19,11 @@ class ClientLeftError(Exception):
     """The client has closed the connection."""
 
 
+def has_body(scope: Scope) -> bool:
+    """Whether the head of a request announces a body."""
+    return bool(header(scope, b"transfer-encoding") or header(scope, b"content-length").strip("0"))
+
+
 async def read_body(scope: Scope, receive: Receive, most: int, seconds: float) -> bytes:
     """The whole body. The size is checked while it arrives: a chunked body does not say how long it is."""
     too_large = RefusedBodyError(413, f"the request has more than {most:,} bytes; send less at once")

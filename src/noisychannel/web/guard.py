@@ -1,4 +1,4 @@
-"""What every request passes first: the host it names, the type and the size of its body, and how long that takes.
+"""What every request passes first: the size of its head, the host it names, its body's type, size and time.
 
 A page of another site cannot use a server on loopback. It cannot name its own host (which DNS rebinding needs), and a
 browser does not send it JSON without asking first (CORS), which is never allowed.
@@ -6,12 +6,25 @@ browser does not send it JSON without asking first (CORS), which is never allowe
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
-from noisychannel.web.bodies import ClientLeftError, RefusedBodyError, read_body, replayed
-from noisychannel.web.messages import ASGIApp, Message, Receive, Scope, Send, header, host_name, is_loopback, refuse
+from noisychannel.web.bodies import ClientLeftError, RefusedBodyError, has_body, read_body, replayed
+from noisychannel.web.messages import (
+    HEAD_BYTES,
+    ASGIApp,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    head_bytes,
+    header,
+    host_name,
+    is_loopback,
+    refuse,
+)
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 HEADERS = {
@@ -29,9 +42,16 @@ Refusal: TypeAlias = tuple[int, str, Mapping[str, str]]
 """Status, reason and headers."""
 
 
-def allowed_hosts(host: str) -> frozenset[str] | None:
-    """Names that requests may use for a server that listens there; None for any: others know it by names of theirs."""
-    return LOOPBACK_NAMES | {host} if is_loopback(host) else None
+def allowed_hosts(host: str, bound: socket.socket) -> frozenset[str] | None:
+    """Names that requests may use for a server on this socket, which was asked for as ``host``.
+
+    None for any: others know it by names of theirs. What counts is the address, since loopback has many spellings.
+    """
+    address: str = bound.getsockname()[0]
+    if not is_loopback(address):
+        return None
+    asked = (host_name(f"[{one}]" if ":" in one else one) for one in (host, address))
+    return LOOPBACK_NAMES | {one for one in asked if one}
 
 
 class Guard:
@@ -54,20 +74,27 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.monotonic(), 0
+        began, status, unread = time.monotonic(), 0, has_body(scope)
+
+        async def read() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = unread and message.get("more_body", False)
+            return message
 
         async def noted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                _add_headers(message)
+                # A connection cannot be used again if the rest of a body is not read.
+                _add_headers(message, HEADERS | ({"connection": "close"} if unread else {}))
             await send(message)
 
         try:
             if (refusal := self.refusal(scope)) is not None:
                 await refuse(noted, *refusal)
             else:
-                await self.admit(scope, receive, noted)
+                await self.admit(scope, read, noted)
         except Exception as error:
             self.warn(f"{scope['path']}: failed ({type(error).__name__}: {error})")
             if not status:
@@ -77,11 +104,13 @@ class Guard:
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Why a request is refused for what its head says; None if it is not."""
+        if head_bytes(scope) > HEAD_BYTES:  # the protocol counts only what it waits with, not a head that comes at once
+            return 431, f"the head of the request has more than {HEAD_BYTES:,} bytes", {}
         if self.hosts is not None and host_name(header(scope, b"host")) not in self.hosts:
             return 421, "this server does not have the name in the Host header; use localhost or 127.0.0.1", {}
         media = header(scope, b"content-type").partition(";")[0].strip().lower()
         if scope["method"] == "POST" and media != "application/json":
-            return 415, "send JSON, with the header Content-Type: application/json", {"connection": "close"}
+            return 415, "send JSON, with the header Content-Type: application/json", {}
         return None
 
     async def admit(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,8 +122,7 @@ class Guard:
             body = await read_body(scope, receive, self.max_body, self.body_seconds)
             await self.app(scope, replayed(body, receive), send)
         except RefusedBodyError as error:
-            # The rest of the body is not read, so the connection cannot be used again.
-            await refuse(send, error.status, error.reason, {"connection": "close"})
+            await refuse(send, error.status, error.reason)
         except ClientLeftError:
             pass
 
@@ -102,7 +130,7 @@ class Guard:
         """Called after each request. Status 0: the client left."""
 
 
-def _add_headers(message: Message) -> None:
+def _add_headers(message: Message, headers: Mapping[str, str]) -> None:
     names = {name.lower() for name, _ in message["headers"]}
-    missing = [(name.encode("ascii"), value.encode("ascii")) for name, value in HEADERS.items()]
+    missing = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
     message["headers"] = [*message["headers"], *(one for one in missing if one[0] not in names)]

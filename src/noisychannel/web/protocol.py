@@ -1,4 +1,4 @@
-"""HTTP with clients that are too slow: those that do not send a request, and those that do not read an answer."""
+"""HTTP with clients that are too slow: those that do not send a whole request, and those that do not read an answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ READ_SECONDS, READ_BYTES = 10.0, 10_000
 class PatientProtocol(H11Protocol):
     """Closes connections whose next request does not come, or comes too slowly, and those whose answer is not read.
 
-    uvicorn waits for ever. A connection that is closed in order is open until everything is read, so it is aborted.
+    So it does with those whose request is answered before its whole body is here. uvicorn waits for ever. A connection
+    that is closed in order is open until everything is read, so it is aborted.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -33,6 +34,11 @@ class PatientProtocol(H11Protocol):
             self._wait_for_head()
         else:
             self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        if self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY:
+            self.transport.close()
+        super().on_response_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()

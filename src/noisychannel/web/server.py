@@ -14,10 +14,9 @@ import uvicorn
 
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.processes import Interruption, interruption
-from noisychannel.web.messages import ASGIApp
+from noisychannel.web.messages import HEAD_BYTES, ASGIApp
 from noisychannel.web.protocol import PatientProtocol
 
-HEAD_BYTES = 16 * 1024
 KEEP_ALIVE = 75
 """Seconds that an idle connection stays open: longer than clients and proxies keep theirs, so that they close first. A
 request that is sent while the server closes is lost."""
