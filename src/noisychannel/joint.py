@@ -73,15 +73,14 @@ def log_normaliser(
     """
     scores = [x.scores if isinstance(x, Scaled) else x for x in (input_scores, output_scores)]
     _check(*scores)
-    if scores[0].device.type == "cpu" and products == "ieee":
-        a, c = (x if isinstance(x, Scaled) else Scaled.of(x) for x in (input_scores, output_scores))
-        return _log_normaliser_on_cpu(a, c)
     if kernels.usable(*scores):
         from noisychannel.kernels import joint as fused
 
         if fused.fits(*scores):
             return fused.log_normaliser(scores[0], scores[1], products)
     a, c = (x if isinstance(x, Scaled) else Scaled.of(x) for x in (input_scores, output_scores))
+    if a.exp.device.type == "cpu" and products != "bf16":  # a CPU has no TF32
+        return _log_normaliser_on_cpu(a, c)
     return _normalise(a, c, steady=True, products=products).log
 
 
@@ -112,10 +111,7 @@ class Scaled(NamedTuple):
     def of(scores: Tensor) -> Scaled:
         scores = at_least_float32(scores)
         largest = scores.amax(-1, keepdim=True)
-        behind = scores - largest
-        if scores.device.type == "cpu" and not torch.is_grad_enabled():
-            return Scaled(scores, torch.from_numpy(np.exp(behind.numpy())), largest)  # faster than PyTorch's
-        return Scaled(scores, behind.exp_(), largest)
+        return Scaled(scores, (scores - largest).exp_(), largest)
 
 
 class _WordLogProbs(torch.autograd.Function):
