@@ -5,8 +5,8 @@
 The words are nouns of the PyPI package german-nouns, in a random order (seed 0). K1 is 10 and K2 is 5, as tuned.
 
 one word     ``NoisyChannel(...)(word)`` in one thread, one word at a time, after some that do not count: with the
-             alignments and the confidence of its output. "search" is the search alone, as ``decode`` runs it. Full and
-             direct take turns. Beside the time that passes stands the time of the CPU: on a machine that others use,
+             alignments and the confidence of its output, for which the search keeps a longer list. "search" is the
+             search alone, as ``decode`` runs it. They take turns. Beside the time that passes stands the time of the CPU: on a machine that others use,
              too, the first is longer.
 a file       the command ``noisychannel decode demo FILE`` from start to end, on all cores. Modules are compiled
              before, as pip does when it installs a package; else the start takes some seconds more.
@@ -55,6 +55,7 @@ def one_by_one(words: list[str]) -> dict[str, list[Seconds]]:
     direct = full.reweighted(Weights())
     ways: Mapping[str, Callable[[str], object]] = {
         "full": full,
+        "full, no confidence": lambda word: full.batch([word], confident=False),
         "full, search": lambda word: full.batch([word], align=False, confident=False),
         "direct": direct,
         "direct, search": lambda word: direct.batch([word], align=False, confident=False),
