@@ -6,8 +6,8 @@ The words are nouns of the PyPI package german-nouns, in a random order (seed 0)
 
 one word     ``NoisyChannel(...)(word)`` in one thread, one word at a time, after some that do not count: with the
              alignments and the confidence of its output, for which the search keeps a longer list. "search" is the
-             search alone, as ``decode`` runs it. They take turns. Beside the time that passes stands the time of the CPU: on a machine that others use,
-             too, the first is longer.
+             search alone, as ``decode`` runs it. They take turns. Beside the time that passes stands the time of the
+             CPU: on a machine that others use, too, the first is longer.
 a file       the command ``noisychannel decode demo FILE`` from start to end, on all cores. Modules are compiled
              before, as pip does when it installs a package; else the start takes some seconds more.
 
