@@ -174,6 +174,7 @@ def test_the_end_says_what_an_estimate_with_a_list_assumes(
     assert line.startswith("98 % of the outputs of the pairs are on the list of words.")
     assert f"({smaller}: 23.00)" in line
     assert not lines(replace(done, default=smaller))
+    assert not lines(replace(done, begun=replace(begun, facts=replace(begun.facts, listed=0.1))))
     assert not lines(replace(done, begun=replace(begun, plan=replace(begun.plan, without_outputs=True))))
 
 

@@ -14,6 +14,8 @@ from noisychannel.weights import read_system
 
 UNITS = {"accuracy": " %", "edit_distance": " edits"}
 LOWER_IS_BETTER = ("edit_distance",)
+MUCH_LISTED = 0.2
+"""With a smaller share of the outputs on the list of words, an estimate does not rest on it."""
 
 
 def describe(result: FitResult) -> Iterator[str]:
@@ -72,13 +74,13 @@ def _verdict(result: FitResult) -> Iterator[str]:
 
 def _listed(result: FitResult) -> Iterator[str]:
     """What an estimate that rests on the list assumes: that new outputs are on it as often as those of the pairs."""
-    done, plan = result.done, result.done.begun.plan
-    if "word_list" not in done.default.split("+") or plan.without_outputs:
+    done, plan, listed = result.done, result.done.begun.plan, result.done.begun.facts.listed
+    if "word_list" not in done.default.split("+") or plan.without_outputs or listed < MUCH_LISTED:
         return
     smaller = done.default.replace("+word_list", "")
     without = next((f" ({smaller}: {one.score:.2f})" for one in done.estimates if one.system == smaller), "")
     yield (
-        f"{100 * done.begun.facts.listed:.0f} % of the outputs of the pairs are on the list of words. The estimate of "
+        f"{100 * listed:.0f} % of the outputs of the pairs are on the list of words. The estimate of "
         f"{done.default} assumes that as many outputs of new inputs are{without}. If the list was made from the pairs, "
         "it is too good: fit again with --lexicon false"
     )
