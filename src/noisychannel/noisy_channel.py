@@ -14,30 +14,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 from noisychannel.confidence import Confidence
 from noisychannel.data.codec import Codec
 from noisychannel.decode.beam_decoder import BeamDecoder
 from noisychannel.decode.decoder import NoisyChannelDecoder
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.memory import Refuse
-from noisychannel.decode.objective import TERMS, Weights, check_kind
+from noisychannel.decode.objective import Weights, check_kind
 from noisychannel.decode.online import OnlineDecoder
 from noisychannel.decode.parts import together_or_alone
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.terms import Ids
 from noisychannel.decode.watch import Watch
 from noisychannel.devices import choose_device
-from noisychannel.errors import BadInputError, did_you_mean, shortened
+from noisychannel.errors import BadInputError, shortened
+from noisychannel.model_sources import load_models, load_terms, needed_terms, same_sources
 from noisychannel.outputs import OnlineText, Output, Speller
 from noisychannel.reporting import Advance, no_progress
-from noisychannel.run_files import NGRAMS
-from noisychannel.run_ngrams import load_ngram
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS
-from noisychannel.weights import UNTUNED, TermSource, TunedSystem, known_terms, read_system
+from noisychannel.weights import UNTUNED, TermSource, read_system
 
 
 class NoisyChannel:
@@ -129,20 +125,11 @@ class NoisyChannel:
         if proposer not in homes:
             raise BadInputError(f"roles: {', '.join(homes)} lacks the proposing model {proposer}")
         where = choose_device(device)
-        models = {}
-        for role, home in homes.items():
-            other = _open(directory, Path(home))
-            _check_vocabularies(directory, other, role, role in (*PROPOSERS, "channel"))
-            models[role] = other.load_model(role, where)
-        further, sources = {}, _needed_terms(directory, tuned, weights, terms)
-        for name, source in sources.items():
-            if not source.run.is_dir():
-                raise BadInputError(f"{directory.path}: the term {name} is in {source.run}, which does not exist")
-            other = _open(directory, source.run)
-            _check_vocabularies(directory, other, name, source.kind == "seen")
-            further[name] = _load_term(other, source, where)
+        models = load_models(directory, homes, where)
+        sources = needed_terms(directory, tuned, weights, terms)
+        further = load_terms(directory, sources, where)
         model = NoisyChannel(input_codec, output_codec, models, weights, settings, further, proposer)
-        same_models = proposer == tuned.system.proposer and _same_sources(directory, homes, sources, tuned)
+        same_models = proposer == tuned.system.proposer and same_sources(directory, homes, sources, tuned)
         if weights == tuned.weights and same_models and model.settings.finds_all_of(model._complete(tuned.settings)):
             model.confidence = tuned.confidence
         return model
@@ -348,20 +335,6 @@ def with_confidence(
     ]
 
 
-def _same_sources(
-    run: RunDirectory, homes: Mapping[str, str | Path], sources: Mapping[str, TermSource], tuned: TunedSystem
-) -> bool:
-    """Whether models and further terms are those that a system was tuned with: of the run, or where it says."""
-    if any(Path(home).resolve() != run.path.resolve() for home in homes.values()):
-        return False
-    return all(
-        name in tuned.terms
-        and source.kind == tuned.terms[name].kind
-        and source.run.resolve() == tuned.terms[name].run.resolve()
-        for name, source in sources.items()
-    )
-
-
 def _of_rows(refuse: Refuse | None, rows: Sequence[int]) -> Refuse | None:
     """Called with a place among ``rows`` instead of one among all texts."""
     return None if refuse is None else lambda place, reason: refuse(rows[place], reason)
@@ -380,32 +353,6 @@ def first_proposer(roles: Iterable[str]) -> str:
     return present[0]
 
 
-def _needed_terms(
-    run: RunDirectory, tuned: TunedSystem, weights: Weights, given: Mapping[str, TermSource] | None
-) -> dict[str, TermSource]:
-    """The sources of the further terms that have a weight: given ones, else those of the system, else of the run."""
-    wanted = [name for name, weight in weights.extra.items() if weight]
-    if not wanted:
-        return {}
-    known = {**known_terms(run), **tuned.terms, **(given or {})}
-    for name in wanted:
-        if name not in known:
-            suggestion = did_you_mean(name, (*TERMS, *known))
-            if name == "seen":
-                suggestion = f": the run has no counts of its training pairs; {run.adding_seen()}"
-            if name in (f"ngram_{of}" for of in NGRAMS):
-                suggestion = f"; {run.adding_ngram(name.removeprefix('ngram_'))}"
-            raise BadInputError(
-                f"{run.path}: the weight {name} is {weights.extra[name]}, but there is no such term{suggestion}"
-            )
-    return {name: known[name] for name in wanted}
-
-
-def _open(run: RunDirectory, path: Path) -> RunDirectory:
-    """The run of a path; the given one if it is the same, so that its files are read once."""
-    return run if path.resolve() == run.path.resolve() else RunDirectory.open(path)
-
-
 def _check_texts(name: str, texts: Sequence[str]) -> None:
     """Refuse what is no text, and characters that no line of a file can have."""
     for text in texts:
@@ -413,28 +360,3 @@ def _check_texts(name: str, texts: Sequence[str]) -> None:
             raise BadInputError(f"{name}: must be text, but one is {shortened(text)}")
         if "\0" in text:
             raise BadInputError(f"{name}: must not contain a NUL character, but one is {shortened(text)}")
-
-
-def _load_term(run: RunDirectory, source: TermSource, device: torch.device) -> nn.Module:
-    """A further term of this run."""
-    match source.kind:
-        case "word_list":
-            return run.load_word_list(device)
-        case "seen":
-            return run.load_seen(device)
-        case "ngram_pairs" | "ngram_outputs":
-            return load_ngram(run, source.kind.removeprefix("ngram_"), device)
-        case _:
-            return run.load_model("lm", device)
-
-
-def _check_vocabularies(run: RunDirectory, other: RunDirectory, name: str, reads_input: bool) -> None:
-    """Refuse models of a run whose ids mean something else."""
-    if other is run:
-        return
-    for side, ours, theirs in zip(("input", "output"), run.codecs(), other.codecs(), strict=True):
-        if (side == "output" or reads_input) and ours.fingerprint != theirs.fingerprint:
-            raise BadInputError(
-                f"{other.path}: its {side} vocabulary is not that of {run.path}, so its {name} cannot be used there; "
-                f"train it with --data.vocabularies {run.path}"
-            )
