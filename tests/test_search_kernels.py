@@ -14,7 +14,9 @@ from interpreter import DEVICE, MARKS, interpreted, portable_is_portable  # noqa
 from noisychannel import SSNT, LanguageModel, NoisyChannelDecoder, Weights, kernels
 from noisychannel.decode.columns import ChannelColumn, advance_channel, reach_both
 from noisychannel.decode.lattices import emissions, step_channel
+from noisychannel.decode import proposals
 from noisychannel.decode.packing import Packing
+from noisychannel.decode.proposals import LISTED, RankedScores, propose
 from noisychannel.decode.settings import Alignments, SearchSettings
 from noisychannel.ids import EOS
 from noisychannel.joint import log_normaliser
@@ -93,6 +95,54 @@ def test_normalisers_of_lower_precision(products: SearchProducts, tolerance: flo
         assert not torch.equal(log_normaliser(*scores, "bf16"), log_normaliser(*scores))
 
 
+@pytest.mark.parametrize("room", [1, 48])
+@pytest.mark.parametrize("at_once", [1, 1 << 20])
+@pytest.mark.parametrize("ties", [False, True])
+def test_proposals_above_a_threshold(room: int, at_once: int, ties: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same as block by block, in the same order, also if more extensions are above than there is room for."""
+    torch.manual_seed(6)
+    B, P, I, V, k1 = 2, 3, 2, 8 * LISTED + 5, 4
+    inputs, outputs, reach = random(B, I, V), random(B, P, V), random(B, P, I, scale=1.0).double()
+    if ties:  # many extensions of a cell are equal, and so are two prefixes
+        inputs, outputs = inputs.round(), outputs.round()
+        outputs[:, 1], reach[:, 1] = outputs[:, 0], reach[:, 0]
+    inputs[0, 0, ::2] = -torch.inf
+    reach[1, 2] = -torch.inf
+    reach[0, :, 1] = -torch.inf
+    normaliser = log_normaliser(inputs.clamp(min=-30.0), outputs)
+
+    expected = propose(reach, RankedScores.of(inputs), RankedScores.of(outputs), normaliser, k1, at_once)
+    monkeypatch.setattr(kernels, "usable", lambda *_: True)
+    monkeypatch.setattr(proposals, "COLLECTED", room)
+    of_outputs = RankedScores.of_outputs(outputs)
+    assert of_outputs.symbols is None
+    for least in (None, expected.score[..., -1] - 1e-4, expected.score[..., -1] - 4.0):
+        found = propose(reach, RankedScores.of(inputs), of_outputs, normaliser, k1, at_once, least_BI=least)
+        there = expected.score > -torch.inf
+        assert torch.equal(found.score, expected.score)
+        for ours, theirs in zip(found[1:], expected[1:], strict=True):
+            assert torch.equal(ours[there], theirs[there])
+    assert there.any() and not there.all()
+
+
+def test_a_whole_search_of_a_large_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(7)
+    V = 8 * LISTED
+    models = SSNT(V, V, 6, bidirectional=True), SSNT(V, V, 6), LanguageModel(V, 6, 1)
+    with torch.no_grad():
+        models[0].output_word.weight *= 20.0
+    settings = SearchSettings(k1=3, k2=2, max_length=3)
+    weights, inputs = Weights(1.0, 0.7, 0.5, 4.0), [[5, 600, EOS], [8, EOS]]
+    decoder = NoisyChannelDecoder(*(model.to(DEVICE) for model in models), weights, settings=settings)
+    portable = decoder.decode(inputs, n_best=2, align=False)
+    monkeypatch.setattr(kernels, "usable", lambda *_: True)
+    found = decoder.decode(inputs, n_best=2, align=False)
+    for ours, theirs in zip(found, portable, strict=True):
+        assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-4)
+    assert max(len(h.tokens) for best in found for h in best) > 1
+
+
 def test_empty_tables() -> None:
     nothing = torch.zeros(0, 2, 3, dtype=torch.float64, device=DEVICE)
     assert fused.advance_channel(nothing, nothing, nothing[..., :1], nothing, nothing, True)[0].shape == nothing.shape
@@ -148,10 +198,13 @@ from noisychannel.kernels import joint_kernels, search
 assert not triton.knobs.runtime.interpret
 single = "logit_ptr", "word_ptr", "known_ptr", "built_ptr", "weight_ptr", "bias_ptr"
 kinds = dict.fromkeys((*single, "max_ptr"), "*fp32") | {"sentence_ptr": "*i64", "length_ptr": "*i64"}
+kinds |= {"inputs_ptr": "*fp32", "outputs_ptr": "*fp32", "found_ptr": "*i32"}
+kinds |= dict.fromkeys(("prefix_ptr", "number_ptr", "cell_ptr", "place_ptr"), "*i64")
 for kernel, constants, kind in (
     (search._emit, search.GATES, "*fp32"),
     (search._reach, {**search.ROWS, "BEST": False}, "*fp64"),
     (search._advance, {**search.ROWS, "BEST": True}, "*fp64"),
+    (search._collect, search.WORDS, "*fp64"),
     (joint_kernels.exponentiate, {"BLOCK_W": 1024, "num_warps": 4}, "*bf16"),
 ):
     constants = dict(constants)

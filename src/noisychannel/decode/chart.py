@@ -126,6 +126,7 @@ def step(
         plan.settings.k1,
         plan.logits_at_once,
         words.slack,
+        words.least,
     )
     proposals = proposals._replace(prefix=words.slots(proposals.prefix))
     by_direct, known = proposals.score.shape[2], None

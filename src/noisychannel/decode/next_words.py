@@ -42,6 +42,8 @@ class NextWords(NamedTuple):
     """Which prefixes; None for all of the table."""
     slack: Tensor | None
     """``slack_of`` the scores with which the table reaches its cells, if it was needed."""
+    least: Tensor | None
+    """A score below the K1-th proposal of each cell, if it was needed: [B,I]."""
 
     def reach(self, reach_BPI: Tensor) -> Tensor:
         """The rows of these prefixes, -inf in places that are not filled: [B,M,I]."""
@@ -99,17 +101,17 @@ def next_words(
             sentences.direct.words, table.output_scores if scaled is None else scaled, plan.settings.products
         )
         ranked = RankedScores.of(table.output_scores, None if scaled is None else scaled.max)
-        return NextWords(ranked, normaliser_BIP, None, None)
+        return NextWords(ranked, normaliser_BIP, None, None, None)
     assert isinstance(direct, LateOutputScores)
     best_BI, slot_BI = reach_BPI.max(dim=1)
     slots_P = torch.arange(reach_BPI.shape[1], device=slot_BI.device)
     # A cell that nothing reaches has slot 0, too: it must not hide that slot from the cells that it is the best of.
     first_BP = ((slot_BI[:, None] == slots_P[:, None]) & (best_BI > -torch.inf)[:, None]).any(2)
-    least_BI = _least(direct, plan, sentences, table, first_BP, best_BI, slot_BI)
     slack = slack_of(reach_BPI)
-    needed_BP = (reach_BPI + slack > least_BI[:, None]).any(2) & table.packing.filled
+    least_BI = _least(direct, plan, sentences, table, first_BP, best_BI, slot_BI) - slack
+    needed_BP = (reach_BPI > least_BI[:, None]).any(2) & table.packing.filled
     scores_BMV, normaliser_BIM, chosen = _scored(direct, plan, sentences, table, needed_BP)
-    return NextWords(RankedScores.of(scores_BMV), normaliser_BIM, chosen, slack)
+    return NextWords(RankedScores.of_outputs(scores_BMV), normaliser_BIM, chosen, slack, least_BI)
 
 
 def _scored(

@@ -13,11 +13,14 @@ A CPU, for which finding out costs little, needs no such order for a small vocab
 prefix with the highest bound is a threshold. Prefixes whose bound reaches it are scored, those of all cells together,
 and what is below it is dropped.
 
+A GPU with kernels scores all symbols of a large vocabulary, too, but keeps only extensions above a threshold. If more of
+them are above it than there is room for, the K1-th best of those that were kept is the next threshold.
+
 Extensions of equal score rank by their prefix's slot, then by their symbol. Ties are rare, so the search uses topk,
 which promises no order of equal values. It asks for one more than K1, and cells with a tie are ranked again.
 
 Shapes: B sentences, I cells of one output length, P prefixes, V symbols, C = B·I cells, R cells still open, M prefixes
-at a time, L symbols of a list, K = K1.
+at a time, L symbols of a list, N prefixes of all sentences, K = K1.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from noisychannel import kernels
+
 LOGITS_AT_ONCE = 1 << 24
 """Elements of the [R,M,V] block, at most: bounds memory."""
 FIRST_LOOK = 8
@@ -36,6 +41,8 @@ FIRST_LOOK_ON_GPU = 256
 """The same on a GPU, for which launching a block takes longer than scoring it."""
 LISTED = 256
 """L; a vocabulary of less than eight times as many symbols is scored whole."""
+COLLECTED = 48
+"""Extensions above a threshold that there is room for, for each proposal."""
 SLACK = 1e-4
 """Nats by which rounding may make a bound wrong."""
 ROUNDING = 8
@@ -58,9 +65,9 @@ class RankedScores(NamedTuple):
     scores: Tensor
     """[...,V]."""
     best: Tensor
-    """[...,L]; for a small vocabulary only the best one, [...,1]."""
+    """[...,L]; without a list only the best one, [...,1]."""
     symbols: Tensor | None
-    """[...,L]; None for a small vocabulary."""
+    """[...,L]; None without a list, as for a small vocabulary."""
 
     @staticmethod
     def of(scores: Tensor, largest: Tensor | None = None) -> RankedScores:
@@ -68,6 +75,11 @@ class RankedScores(NamedTuple):
         if scores.shape[-1] < 8 * LISTED:
             return RankedScores(scores, scores.amax(-1, keepdim=True) if largest is None else largest, None)
         return RankedScores(scores, *scores.topk(LISTED, dim=-1))
+
+    @staticmethod
+    def of_outputs(scores: Tensor) -> RankedScores:
+        """With a list if ``propose`` needs one."""
+        return RankedScores(scores, scores.amax(-1, keepdim=True), None) if _collects(scores) else RankedScores.of(scores)
 
     def select(self, rows: Tensor) -> RankedScores:
         return RankedScores(self.scores[rows], self.best[rows], None if self.symbols is None else self.symbols[rows])
@@ -86,13 +98,14 @@ def propose(
     k1: int,
     at_once: int | None = None,
     slack: Tensor | None = None,
+    least_BI: Tensor | None = None,
 ) -> Proposals:
     """Rank reach(u, i) + log q(w | i, u) over prefixes u and symbols w, separately in each cell i.
 
     A symbol whose input score is -inf in a cell is not proposed there. Of equal extensions, that of the first slot and
     then of the first symbol comes first. A cell has at most P·V extensions, so no more places if ``k1`` is larger.
     ``at_once``: elements of the [R,M,V] block, if it must be smaller than ``LOGITS_AT_ONCE``. ``slack``: at least
-    ``slack_of(reach)``, if it is known.
+    ``slack_of(reach)``, if it is known. ``least``: a score below the K1-th best of each cell, if one is known.
     """
     B, P, I = reach_BPI.shape
     V = inputs_BIV.scores.shape[2]
@@ -109,30 +122,11 @@ def propose(
     bound_CP, order_CP = bound_CP.sort(dim=1, descending=True)
     ahead_CP = (reach_BPI.mT - normaliser_BIP).reshape(B * I, P).gather(1, order_CP)
     first_C1 = P * torch.arange(B, device=order_CP.device).repeat_interleave(I)[:, None]
-    inputs, outputs = inputs_BIV.flat(), outputs_BPV.flat()
-    width = V if inputs.symbols is None else 2 * LISTED
-
-    best = _Best.none(B * I, k1 + 1, reach_BPI)
-    first_look = FIRST_LOOK if reach_BPI.device.type == "cpu" else FIRST_LOOK_ON_GPU
-    done, look = 0, max(1, first_look * k1 // width)
-    while done < P:
-        # Cells whose next prefix may still be among the best.
-        rows = (bound_CP[:, done] > best.score[:, k1 - 1]).nonzero().squeeze(1)
-        if len(rows) == 0:
-            break
-        M = max(1, min(look, P - done, at_once // V, at_once // (len(rows) * width)))
-        block = _Block(
-            rows, order_CP[rows, done : done + M] + first_C1[rows], ahead_CP[rows, done : done + M], inputs, outputs
-        )
-        before = best.select(rows)
-        after = before.merge(block.everything(k1 + 1) if inputs.symbols is None else block.listed(k1 + 1))
-        if inputs.symbols is not None:
-            # A symbol that is on neither list may still be among the best: score all symbols.
-            missed = (block.unlisted() > after.score[:, k1 - 1]).nonzero().squeeze(1)
-            for some in missed.split(max(1, at_once // (M * V))) if len(missed) else ():
-                after.put(some, before.select(some).merge(block.select(some).everything(k1 + 1)))
-        best.put(rows, after)
-        done, look = done + M, 2 * look
+    cells = _Cells(bound_CP, order_CP + first_C1, ahead_CP, inputs_BIV.flat(), outputs_BPV.flat())
+    if _collects(outputs_BPV.scores):
+        best = _collected(cells, None if least_BI is None else least_BI.flatten(), k1 + 1, at_once)
+    else:
+        best = _block_by_block(cells, k1, at_once)
 
     tied = best.tied().nonzero().squeeze(1)
     best = _Best(*(x[:, :k1] for x in best))
@@ -140,10 +134,92 @@ def propose(
         # Every extension that equals one of the best has a prefix whose bound is above the K1-th.
         M = int((bound_CP[tied] > best.score[tied, -1:]).sum(1).max())
         for rows in tied.split(max(1, at_once // (M * V))):
-            slot_RM, place = order_CP[rows, :M].sort(dim=1)
-            block = _Block(rows, slot_RM + first_C1[rows], ahead_CP[rows, :M].gather(1, place), inputs, outputs)
+            prefix_RM, place = cells.prefix[rows, :M].sort(dim=1)
+            block = _Block(rows, prefix_RM, ahead_CP[rows, :M].gather(1, place), cells.inputs, cells.outputs)
             best.put(rows, block.in_order(best.score[rows, -1:], k1))
     return Proposals(*(x.reshape(B, I, k1) for x in (best.score, best.prefix % P, best.symbol)))
+
+
+class _Cells(NamedTuple):
+    """All cells, and the prefixes of each in the order of their bounds."""
+
+    bound: Tensor
+    """No extension of a prefix ranks above it: [C,P]."""
+    prefix: Tensor
+    """Among all B·P: [C,P]."""
+    ahead: Tensor
+    """reach - log Z: [C,P]."""
+    inputs: RankedScores
+    """[C,V]."""
+    outputs: RankedScores
+    """[B·P,V]."""
+
+    def block(self, rows: Tensor, first: int, number: int) -> _Block:
+        """Some cells, with some of their prefixes."""
+        some = slice(first, first + number)
+        return _Block(rows, self.prefix[rows, some], self.ahead[rows, some], self.inputs, self.outputs)
+
+
+def _block_by_block(cells: _Cells, k1: int, at_once: int) -> _Best:
+    """The best K1 + 1 of each cell, a few prefixes at a time."""
+    (C, P), V = cells.bound.shape, cells.inputs.scores.shape[1]
+    has_lists = cells.inputs.symbols is not None
+    width = 2 * LISTED if has_lists else V
+    best = _Best.none(C, k1 + 1, cells.ahead)
+    first_look = FIRST_LOOK if cells.ahead.device.type == "cpu" else FIRST_LOOK_ON_GPU
+    done, look = 0, max(1, first_look * k1 // width)
+    while done < P:
+        # Cells whose next prefix may still be among the best.
+        rows = (cells.bound[:, done] > best.score[:, k1 - 1]).nonzero().squeeze(1)
+        if len(rows) == 0:
+            break
+        M = max(1, min(look, P - done, at_once // V, at_once // (len(rows) * width)))
+        block, before = cells.block(rows, done, M), best.select(rows)
+        after = before.merge(block.listed(k1 + 1) if has_lists else block.everything(k1 + 1))
+        if has_lists:
+            # A symbol that is on neither list may still be among the best: score all symbols.
+            missed = (block.unlisted() > after.score[:, k1 - 1]).nonzero().squeeze(1)
+            for some in missed.split(max(1, at_once // (M * V))) if len(missed) else ():
+                after.put(some, before.select(some).merge(block.select(some).everything(k1 + 1)))
+        best.put(rows, after)
+        done, look = done + M, 2 * look
+    return best
+
+
+def _collects(outputs: Tensor) -> bool:
+    """Whether extensions by these scores are ranked by ``_collected``."""
+    return outputs.shape[-1] >= 8 * LISTED and outputs.dtype != torch.float64 and kernels.usable(outputs)
+
+
+def _collected(cells: _Cells, least_C: Tensor | None, number: int, at_once: int) -> _Best:
+    """The best ``number`` extensions of each cell, among those that a kernel finds above a threshold."""
+    from noisychannel.kernels import search as fused
+
+    places = COLLECTED * number
+    C, V = cells.inputs.scores.shape
+    best = _Best.none(C, number, cells.ahead)
+    if least_C is None:
+        least_C = torch.full_like(best.score[:, 0], -torch.inf)
+    every = torch.arange(C, device=least_C.device)
+    # Four numbers for each place: scores and places, and what ranking them needs.
+    for rows in every.split(max(1, at_once // (4 * places))):
+        least_R = least_C[rows]
+        while len(rows):
+            prefix_RP, reached_R = cells.prefix[rows], (cells.bound[rows] > least_R[:, None]).sum(1)
+            score, place, found_R = fused.collect(
+                cells.inputs.scores, cells.outputs.scores, prefix_RP, cells.ahead[rows], reached_R, rows, least_R, places
+            )
+            score, chosen = score.topk(number, dim=1)
+            place = place.gather(1, chosen)
+            above = _Best(score, prefix_RP.gather(1, place // V), place % V)
+            # What equals the threshold was found before it was the threshold.
+            before = best.select(rows)
+            equal = before.score == least_R[:, None]
+            after = before._replace(score=before.score.masked_fill(~equal, -torch.inf)).merge(above)
+            best.put(rows, after)
+            crowded = (found_R > places).nonzero().squeeze(1)
+            rows, least_R = rows[crowded], after.score[crowded, -1]
+    return best
 
 
 def _above_threshold(

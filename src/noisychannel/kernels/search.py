@@ -1,10 +1,11 @@
-"""What a search does between its matrix products, in one kernel each: emission gates, and the two columns.
+"""What a search does between its matrix products, in one kernel each: gates, columns, and the extensions of cells.
 
 A step of the search launches hundreds of small operations, and the host needs longer to launch them than a GPU to run
 them. The recursions over the input are a dozen operations for each of their log2(I) sweeps in the portable code
 (``decode.columns``, whose docstring has the mathematics); here each is a loop over i. Columns are float64, as there.
 
-Shapes: B sentences, I input positions, N prefixes, R rows (prefixes, with empty slots), G gate size.
+Shapes: B sentences, I input positions, N prefixes, R rows (prefixes, with empty slots), G gate size, C cells, P
+prefixes of each cell, V symbols, L places of a list.
 """
 
 # Triton has no types, and may not be installed.
@@ -21,6 +22,7 @@ from torch import Tensor
 
 GATES: dict[str, Any] = {"BLOCK_I": 16, "BLOCK_G": 64, "num_warps": 4}
 ROWS: dict[str, Any] = {"BLOCK": 32, "num_warps": 1}
+WORDS: dict[str, Any] = {"BLOCK": 1024, "num_warps": 4}
 """How these kernels are compiled."""
 
 
@@ -62,6 +64,74 @@ def advance_channel(
         with torch.cuda.device_of(onward):
             _advance[(triton.cdiv(rows, ROWS["BLOCK"]),)](*columns, start, *results, rows, I, BEST=best, **ROWS)
     return results[0], results[1], results[2]
+
+
+def collect(
+    inputs_CV: Tensor,
+    outputs_NV: Tensor,
+    prefix_CP: Tensor,
+    ahead_CP: Tensor,
+    number_C: Tensor,
+    cell_C: Tensor,
+    least_C: Tensor,
+    places: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The extensions inputs[cell[c], w] + outputs[prefix[c, p], w] + ahead[c, p] above least[c], in any order.
+
+    Of each cell the first ``number`` prefixes are extended. Returns scores and places, p·V + w, [C,L] each, with -inf
+    where there are fewer, and how many there are, [C]: those for which a list has no room are counted only.
+    """
+    (C, P), V = prefix_CP.shape, inputs_CV.shape[1]
+    score_CL = torch.full((C, places), -torch.inf, dtype=ahead_CP.dtype, device=ahead_CP.device)
+    place_CL = torch.zeros(C, places, dtype=torch.int64, device=ahead_CP.device)
+    found_C = torch.zeros(C, dtype=torch.int32, device=ahead_CP.device)
+    tensors = (inputs_CV, outputs_NV, prefix_CP, ahead_CP, number_C, cell_C, least_C)
+    if C:
+        with torch.cuda.device_of(ahead_CP):
+            _collect[(C, triton.cdiv(V, WORDS["BLOCK"]))](
+                *(x.contiguous() for x in tensors), score_CL, place_CL, found_C, P, V, places, **WORDS
+            )
+    return score_CL, place_CL, found_C
+
+
+@triton.jit(do_not_specialize=["P", "V", "L"])
+def _collect(
+    inputs_ptr: tl.tensor,
+    outputs_ptr: tl.tensor,
+    prefix_ptr: tl.tensor,
+    ahead_ptr: tl.tensor,
+    number_ptr: tl.tensor,
+    cell_ptr: tl.tensor,
+    least_ptr: tl.tensor,
+    score_ptr: tl.tensor,
+    place_ptr: tl.tensor,
+    found_ptr: tl.tensor,
+    P: tl.tensor,
+    V: tl.tensor,
+    L: tl.tensor,
+    BLOCK: tl.constexpr,
+) -> None:
+    """BLOCK symbols after every prefix of one cell."""
+    c = tl.program_id(0).to(tl.int64)
+    w = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = w < V
+    number = tl.load(number_ptr + c)
+    least = tl.load(least_ptr + c)
+    by_cell = tl.load(inputs_ptr + tl.load(cell_ptr + c) * V + w, inside, -float("inf")).to(tl.float32)
+    own_place = w.to(tl.int64)
+    for p in range(0, number):
+        prefix = tl.load(prefix_ptr + c * P + p)
+        word = by_cell + tl.load(outputs_ptr + prefix * V + w, inside, 0.0).to(tl.float32)
+        score = word.to(tl.float64) + tl.load(ahead_ptr + c * P + p)
+        above = score > least
+        rank = tl.cumsum(above.to(tl.int32), 0)
+        new = tl.max(rank, 0)
+        if new > 0:
+            place = tl.atomic_add(found_ptr + c, new) + rank - 1
+            kept = above & (place < L)
+            tl.store(score_ptr + c * L + place, score, kept)
+            tl.store(place_ptr + c * L + place, own_place, kept)
+        own_place += V
 
 
 @triton.jit(do_not_specialize=["I"])
