@@ -12,9 +12,9 @@ import torch
 
 from interpreter import DEVICE, MARKS, interpreted, portable_is_portable  # noqa: F401 (used by every test)
 from noisychannel import SSNT, LanguageModel, NoisyChannelDecoder, Weights, kernels
+from noisychannel.decode import proposals
 from noisychannel.decode.columns import ChannelColumn, advance_channel, reach_both
 from noisychannel.decode.lattices import emissions, step_channel
-from noisychannel.decode import proposals
 from noisychannel.decode.packing import Packing
 from noisychannel.decode.proposals import LISTED, RankedScores, propose
 from noisychannel.decode.settings import Alignments, SearchSettings
@@ -122,7 +122,8 @@ def test_proposals_above_a_threshold(room: int, at_once: int, ties: bool, monkey
         assert torch.equal(found.score, expected.score)
         for ours, theirs in zip(found[1:], expected[1:], strict=True):
             assert torch.equal(ours[there], theirs[there])
-    assert there.any() and not there.all()
+    assert there.any()
+    assert not there.all()
 
 
 def test_a_whole_search_of_a_large_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:

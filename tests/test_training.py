@@ -266,6 +266,27 @@ def test_a_second_training_is_kept_out_of_the_directory(tmp_path: Path) -> None:
     train(config)
 
 
+def test_waiting_for_another_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the other process has trained is not trained again."""
+    import fcntl
+    import threading
+
+    from noisychannel.training.lock import locked_run
+
+    monkeypatch.setattr("noisychannel.training.lock.SECONDS_FOR_LOCK", 0.1)
+    config = toy_config(tmp_path, max_epochs=1)
+    Path(config.run_dir).mkdir()
+    with (Path(config.run_dir) / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        release = threading.Timer(0.5, lambda: fcntl.flock(lock, fcntl.LOCK_UN))
+        release.start()
+        assert train_runs([config], lambda event: None, lambda line: None, wait=True)
+        assert not release.is_alive()
+    with locked_run(RunDirectory(Path(config.run_dir))):  # nobody holds it any more
+        pass
+    assert train_runs([config], lambda event: None, lambda line: None, wait=True) == []
+
+
 def test_vocabularies_of_another_run_make_models_interchangeable(tmp_path: Path) -> None:
     first = toy_config(tmp_path / "first", max_epochs=1)
     train(first)

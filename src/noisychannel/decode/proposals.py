@@ -13,8 +13,8 @@ A CPU, for which finding out costs little, needs no such order for a small vocab
 prefix with the highest bound is a threshold. Prefixes whose bound reaches it are scored, those of all cells together,
 and what is below it is dropped.
 
-A GPU with kernels scores all symbols of a large vocabulary, too, but keeps only extensions above a threshold. If more of
-them are above it than there is room for, the K1-th best of those that were kept is the next threshold.
+A GPU with kernels scores all symbols of a large vocabulary, too, but keeps only extensions above a threshold. If more
+of them are above it than there is room for, the K1-th best of those that were kept is the next threshold.
 
 Extensions of equal score rank by their prefix's slot, then by their symbol. Ties are rare, so the search uses topk,
 which promises no order of equal values. It asks for one more than K1, and cells with a tie are ranked again.
@@ -79,7 +79,9 @@ class RankedScores(NamedTuple):
     @staticmethod
     def of_outputs(scores: Tensor) -> RankedScores:
         """With a list if ``propose`` needs one."""
-        return RankedScores(scores, scores.amax(-1, keepdim=True), None) if _collects(scores) else RankedScores.of(scores)
+        if not _collects(scores):
+            return RankedScores.of(scores)
+        return RankedScores(scores, scores.amax(-1, keepdim=True), None)
 
     def select(self, rows: Tensor) -> RankedScores:
         return RankedScores(self.scores[rows], self.best[rows], None if self.symbols is None else self.symbols[rows])
@@ -196,7 +198,8 @@ def _collected(cells: _Cells, least_C: Tensor | None, number: int, at_once: int)
     from noisychannel.kernels import search as fused
 
     places = COLLECTED * number
-    C, V = cells.inputs.scores.shape
+    words = cells.inputs.scores, cells.outputs.scores
+    C, V = words[0].shape
     best = _Best.none(C, number, cells.ahead)
     if least_C is None:
         least_C = torch.full_like(best.score[:, 0], -torch.inf)
@@ -207,7 +210,7 @@ def _collected(cells: _Cells, least_C: Tensor | None, number: int, at_once: int)
         while len(rows):
             prefix_RP, reached_R = cells.prefix[rows], (cells.bound[rows] > least_R[:, None]).sum(1)
             score, place, found_R = fused.collect(
-                cells.inputs.scores, cells.outputs.scores, prefix_RP, cells.ahead[rows], reached_R, rows, least_R, places
+                *words, prefix_RP, cells.ahead[rows], reached_R, rows, least_R, places
             )
             score, chosen = score.topk(number, dim=1)
             place = place.gather(1, chosen)

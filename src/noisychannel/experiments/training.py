@@ -1,7 +1,8 @@
 """Training the runs of an experiment: groups of runs wait for a place on the device.
 
 The models of one group are trained together, by one process on a GPU or by several on a CPU. On a GPU several groups
-are trained at the same time, but only as many as its memory holds.
+are trained at the same time, but only as many as its memory holds. Commands that work in one directory at the same time
+share what they train: one of them trains a run, and the others wait for it.
 """
 
 from __future__ import annotations
@@ -96,8 +97,10 @@ def ended_by_limit(run: RunDirectory, roles: Sequence[str]) -> list[str]:
 
 def _train(group: Group) -> str:
     """Train the runs of a group; a line for each model."""
-    return "\n".join(
+    lines = [
         f"{finished.label}: dev perplexity {finished.dev_perplexity:.4f} at step {finished.best_step} "
         f"of {finished.step}{' (its limit)' if finished.at_limit else ''}, {finished.seconds:.0f} s"
-        for finished in train_runs(group, lambda event: None, lambda line: None)
-    )
+        for finished in train_runs(group, lambda event: None, lambda line: None, wait=True)
+    ]
+    names = ", ".join(Path(config.run_dir).name for config in group)
+    return "\n".join(lines) or f"{names}: another command has trained it"

@@ -124,10 +124,9 @@ def _collect(
         word = by_cell + tl.load(outputs_ptr + prefix * V + w, inside, 0.0).to(tl.float32)
         score = word.to(tl.float64) + tl.load(ahead_ptr + c * P + p)
         above = score > least
-        rank = tl.cumsum(above.to(tl.int32), 0)
-        new = tl.max(rank, 0)
+        new = tl.sum(above.to(tl.int32), 0)
         if new > 0:
-            place = tl.atomic_add(found_ptr + c, new) + rank - 1
+            place = tl.atomic_add(found_ptr + c, new) + tl.cumsum(above.to(tl.int32), 0) - 1
             kept = above & (place < L)
             tl.store(score_ptr + c * L + place, score, kept)
             tl.store(place_ptr + c * L + place, own_place, kept)

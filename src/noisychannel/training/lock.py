@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import stat
 import time
@@ -25,8 +26,8 @@ class Lock(NamedTuple):
 
 
 @contextmanager
-def locked_run(run: RunFiles) -> Iterator[Lock]:
-    """Keep other processes from training in the directory."""
+def locked_run(run: RunFiles, wait: bool = False) -> Iterator[Lock]:
+    """Keep other processes from training in the directory; ``wait`` until they have ended, or refuse it."""
     file = run.path / ".lock"
     if run.path.exists() and not run.path.is_dir():
         raise BadInputError(f"run_dir: {run.path} is a file; choose another run_dir")
@@ -35,7 +36,7 @@ def locked_run(run: RunFiles) -> Iterator[Lock]:
         begun = file.exists()
         empty = not any(run.path.iterdir())
         ours = begun or empty or run.header_file.exists()
-        lock = _acquire(file)
+        lock = _acquire(file, math.inf if wait else SECONDS_FOR_LOCK)
     except OSError as error:
         raise cannot_write(run.path, error) from error
     with lock:
@@ -50,9 +51,9 @@ def locked_run(run: RunFiles) -> Iterator[Lock]:
                 run.path.rmdir()
 
 
-def _acquire(file: Path) -> IO[bytes]:
+def _acquire(file: Path, patience: float) -> IO[bytes]:
     """Lock a file. The processes of a training that was killed hold the lock for a moment longer."""
-    deadline = time.monotonic() + SECONDS_FOR_LOCK
+    deadline = time.monotonic() + patience
     while True:
         with ExitStack() as stack:
             lock = stack.enter_context(_open_lock(file))

@@ -74,18 +74,26 @@ def train_run(
 
 
 def train_runs(
-    configs: Sequence[RunConfig], listen: Listener, say: Say = print, overwrite: bool = False, estimate: bool = False
+    configs: Sequence[RunConfig],
+    listen: Listener,
+    say: Say = print,
+    overwrite: bool = False,
+    estimate: bool = False,
+    wait: bool = False,
 ) -> list[Finished]:
-    """Train several runs at once, such as one per seed. On a GPU, models of one shape are trained together."""
+    """Train several runs at once, such as one per seed. On a GPU, models of one shape are trained together.
+
+    ``wait``: if another process trains one of them, wait until it has ended, and train what it has left.
+    """
     with ExitStack() as stack:
+        runs = {config.run_dir: RunDirectory(Path(config.run_dir)) for config in configs}
+        # In the same order in all processes: none holds what another needs while it waits for what that one holds.
+        locks = {name: stack.enter_context(locked_run(runs[name], wait)) for name in sorted(runs)}
         jobs: list[Job] = []
-        locks: list[int] = []
         for config in configs:
-            run = RunDirectory(Path(config.run_dir))
-            lock = stack.enter_context(locked_run(run))
-            own = _prepare_run(run, config, say, overwrite, lock.begun)
+            run = runs[config.run_dir]
+            own = _prepare_run(run, config, say, overwrite, locks[config.run_dir].begun)
             jobs += [_named(job, run) for job in own] if len(configs) > 1 else own
-            locks.append(lock.descriptor)
         if not jobs:
             return []
         device = choose_device(configs[0].device)
@@ -96,7 +104,7 @@ def train_runs(
         if estimate and not trained_in_graphs(jobs):
             for line in describe_times(jobs, training_times(jobs, processes, device), processes):
                 say(line)
-        finished = run_jobs(jobs, processes, listen, say, locks)
+        finished = run_jobs(jobs, processes, listen, say, [lock.descriptor for lock in locks.values()])
         for config in configs:
             _close(RunDirectory(Path(config.run_dir)), jobs, say)
         return finished
@@ -107,10 +115,15 @@ def _named(job: Job, run: RunDirectory) -> Job:
     return replace(job, label=f"{run.path.name} {job.label}")
 
 
-def prepare_run(config: RunConfig, say: Say = print) -> None:
-    """Create a run with its vocabularies, for other runs to share, and train nothing yet."""
+def prepare_run(config: RunConfig, say: Say = print, wait: bool = False) -> None:
+    """Create a run with its vocabularies, for other runs to share, and train nothing yet.
+
+    ``wait``: if another process does, wait until it has ended.
+    """
     run = RunDirectory(Path(config.run_dir))
-    with locked_run(run) as lock:
+    with locked_run(run, wait) as lock:
+        if wait and run.header_file.exists():
+            return
         _prepare_run(run, config, say, False, lock.begun)
         remove_data(run)
 

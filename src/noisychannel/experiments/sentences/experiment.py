@@ -97,7 +97,7 @@ class SentenceExperiment(Experiment):
             config = self._vocabularies(name)
             if not (Path(config.run_dir) / "run.json").exists():
                 self.setup.say(f"{config.run_dir}: reading the data and making the vocabularies")
-                prepare_run(config, self.setup.say)
+                prepare_run(config, self.setup.say, wait=True)
         drawing = {spec: self._drawing(spec) for spec in specs if self.kinds[spec.kind].back_translated}
         if drawing:
             super().train(list(dict.fromkeys(drawing.values())))

@@ -15,7 +15,7 @@ from noisychannel.experiments.estimates import Cost, Rates
 from noisychannel.experiments.sentences.scale import SentenceScale
 from noisychannel.training.config import ModelConfig, TransformerConfig
 
-SEARCH = SearchSettings(k1=20, k2=10, allow_unk=False, memory=12)
+SEARCH = SearchSettings(k1=20, k2=10, allow_unk=False, memory=12, products="tf32")
 """UNK is never put out: a Chinese word in its place helps nobody."""
 CAPTION_SEARCH = replace(SEARCH, allow_unk=None)
 """In outputs UNK is replaced by the German word that the direct model aligns it with: many are names."""
