@@ -147,11 +147,13 @@ class SentenceExperiment(Experiment):
         return at_most(self.data.train, n, seed=1)
 
     def _file(self, name: str, lines: Iterable[str]) -> str:
-        """Write a file of data, once in this process."""
+        """Write a file of data, once in this process, and not if it is there: another command may be reading it."""
         file = self.setup.work / "data" / name
         if file not in self._written:
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_text(file, "".join(f"{line}\n" for line in lines))
+            text = "".join(f"{line}\n" for line in lines)
+            if not (file.exists() and file.read_text(encoding="utf-8") == text):
+                write_text(file, text)
             self._written.add(file)
         return str(file)
 
