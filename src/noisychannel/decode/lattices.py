@@ -5,18 +5,17 @@ Shapes: B sentences, I input positions, Q candidates, N of them that exist, X in
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
 
 from noisychannel import kernels
-from noisychannel.decode.channel_words import ChannelWords
 from noisychannel.decode.columns import ChannelColumn, advance_channel
 from noisychannel.decode.packing import Packing, slot_columns
 from noisychannel.decode.plan import SearchPlan
 from noisychannel.decode.sentences import Sentences
-from noisychannel.joint import log_normaliser
+from noisychannel.joint import Scaled, log_normaliser
 from noisychannel.models.protocols import (
     ChannelModel,
     GatheredEmissions,
@@ -30,6 +29,8 @@ EMISSIONS_IN_CACHE = 1 << 20
 """Elements of the [N,I,G] block behind the emission gates on a CPU, so that it fits the caches."""
 EMISSIONS_AT_ONCE = 1 << 28
 """The same on a GPU, which bounds memory."""
+FEWEST_WORDS = 2048
+"""Of a vocabulary whose scores are not worth writing down."""
 
 
 def emissions(
@@ -58,30 +59,71 @@ def _gathers(model: Transducer, known_BIG: Tensor, built_NG: Tensor) -> TypeGuar
     return built_NG.dtype != torch.float64 and kernels.usable(known_BIG, built_NG)
 
 
+class ChannelRead(NamedTuple):
+    """What the channel makes of one more symbol of each candidate: its scores, or the states that they come from."""
+
+    gate: Tensor
+    """[N,G]."""
+    scores: Tensor | None
+    """a_i: [B,Q,X], or [B,Q,C] of some words."""
+    states: ChannelStates | None = None
+
+
+class ChannelStates(NamedTuple):
+    """What scores are computed from: products with a row for each symbol, and a score for copying one."""
+
+    states: Tensor
+    """[B,Q,H]."""
+    copied: tuple[Tensor, Tensor] | None
+    """The symbol, and what is added to its score: [B,Q] each; see ``SomeInputScores``."""
+    symbols: Tensor
+    """What was read: [B,Q]."""
+
+
 def step_channel(
     channel: ChannelModel[Any],
+    plan: SearchPlan,
+    sentences: Sentences,
     packing: Packing,
     symbols_N: Tensor,
     state: Any,
     parents_N: Tensor | None = None,
-    words: ChannelWords | None = None,
-) -> tuple[Side, Any]:
-    """Run the channel on one more symbol of each candidate: scores in their slots [B,Q,X], gates [N,G]; the state.
-
-    ``words``: what to score, if not the whole vocabulary; the scores are then [B,Q,C].
+) -> tuple[ChannelRead, Any]:
+    """Run the channel on one more symbol of each candidate.
 
     On a GPU the states are put into their slots and not the scores: it multiplies a few rows of zeros faster than it
-    copies the scores of a large vocabulary.
+    copies the scores of a large vocabulary. In TF32 a kernel needs no scores at all.
     """
+    words = sentences.channel_words
     if words is not None and isinstance(channel, SomeInputScores):
         states_NH, gate_NG, state = channel.advance_inputs(symbols_N, state, parents_N)
-        return Side(words.of_candidates(channel, states_NH, symbols_N, packing), gate_NG), state
+        return ChannelRead(gate_NG, words.of_candidates(channel, states_NH, symbols_N, packing)), state
+    if _needs_no_scores(channel, plan, sentences):
+        states_NH, gate_NG, state = channel.advance_inputs(symbols_N, state, parents_N)
+        copied = channel.copied_inputs(states_NH, symbols_N)
+        spread = None if copied is None else (packing.spread(copied[0]), packing.spread(copied[1]))
+        states = ChannelStates(packing.spread(states_NH), spread, packing.spread(symbols_N))
+        return ChannelRead(gate_NG, None, states), state
     if symbols_N.device.type == "cuda" and isinstance(channel, LateInputScores):
         states_NH, gate_NG, state = channel.advance_inputs(symbols_N, state, parents_N)
         scores_BQX = channel.input_scores(packing.spread(states_NH), packing.spread(symbols_N))
-        return Side(scores_BQX, gate_NG), state
+        return ChannelRead(gate_NG, scores_BQX), state
     read, state = channel.step_inputs(symbols_N, state, parents_N)
-    return Side(packing.spread(read.scores), read.gate), state
+    return ChannelRead(read.gate, packing.spread(read.scores)), state
+
+
+def _needs_no_scores(channel: ChannelModel[Any], plan: SearchPlan, sentences: Sentences) -> TypeGuard[SomeInputScores]:
+    """Whether the kernel of ``kernels.states`` normalises: it rounds as TF32 does."""
+    assert sentences.channel is not None
+    scores_BIX = sentences.channel.words.scores
+    return (
+        plan.settings.products == "tf32"
+        and scores_BIX.shape[2] >= FEWEST_WORDS
+        and scores_BIX.dtype == torch.float32
+        and isinstance(channel, SomeInputScores)
+        and isinstance(channel, LateInputScores)
+        and kernels.usable(scores_BIX)
+    )
 
 
 def read_one_more(
@@ -90,14 +132,41 @@ def read_one_more(
     sentences: Sentences,
     packing: Packing,
     before: ChannelColumn,
-    read: Side,
+    read: ChannelRead,
 ) -> tuple[ChannelColumn, Tensor]:
     """The channel's columns after it has read one more symbol (``step_channel``), and its leave there: [B,Q,I]."""
     assert sentences.channel is not None
     assert sentences.written is not None
-    target_BI = sentences.inputs if sentences.channel_words is None else sentences.channel_words.target
-    word_logp_BQI = slot_columns(read.scores, target_BI) + sentences.written
-    word_logp_BQI -= log_normaliser(read.scores, sentences.channel.words, plan.settings.products)
+    word_logp_BQI = _written(channel, plan, sentences, read) + sentences.written
     emit_NI = emissions(channel, sentences.channel.gate, read.gate, packing, built_is_output=False)
     lengths = sentences.lengths if sentences.padded else None
     return advance_channel(before, packing.spread(emit_NI), word_logp_BQI, plan.over_channel, lengths)
+
+
+def _written(channel: ChannelModel[Any], plan: SearchPlan, sentences: Sentences, read: ChannelRead) -> Tensor:
+    """a_i of the input's own symbols, minus log Z: [B,Q,I]."""
+    assert sentences.channel is not None
+    words, scores_BQX = sentences.channel.words, read.scores
+    if read.states is not None:
+        assert isinstance(channel, SomeInputScores)
+        assert isinstance(channel, LateInputScores)
+        written_BQI = _written_from_states(channel, sentences.inputs, words, read.states)
+        if not bool(written_BQI.isnan().any()):
+            return written_BQI
+        scores_BQX = channel.input_scores(read.states.states, read.states.symbols)
+    assert scores_BQX is not None
+    target_BI = sentences.inputs if sentences.channel_words is None else sentences.channel_words.target
+    return slot_columns(scores_BQX, target_BI) - log_normaliser(scores_BQX, words, plan.settings.products)
+
+
+def _written_from_states(channel: SomeInputScores, inputs_BI: Tensor, words: Scaled, read: ChannelStates) -> Tensor:
+    """The same from states; nan where a normaliser may have underflowed."""
+    from noisychannel.kernels import states as fused
+
+    rows_VH = channel.input_words(torch.arange(words.scores.shape[2], device=inputs_BI.device))
+    log_Z_BQI = fused.log_normaliser(read.states, rows_VH, words.exp, words.max.squeeze(2), read.copied)
+    own_BQI = read.states @ rows_VH[inputs_BI].mT
+    if read.copied is not None:
+        symbol_BQ, amount_BQ = read.copied
+        own_BQI += torch.where(symbol_BQ[..., None] == inputs_BI[:, None], amount_BQ[..., None], 0.0)
+    return own_BQI - log_Z_BQI
