@@ -27,7 +27,7 @@ from decoder_oracles import (
     terms,
 )
 from noisychannel import Hypothesis, NoisyChannelDecoder, Weights
-from noisychannel.decode import chart, parts
+from noisychannel.decode import chart, memory, parts
 from noisychannel.decode.reference import ReferenceDecoder
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.ids import BOS, EOS, PAD, UNK
@@ -380,7 +380,17 @@ def test_a_batch_that_does_not_fit_is_searched_in_parts(monkeypatch: pytest.Monk
         found.append(decoder.decode(INPUTS, n_best=3))
         same_batch(found[-1], found[0])
     assert sizes[0] == 7
-    assert sizes[1:] == [2, 1, 1, 1, 1, 1, 3, 3, 1]
+    assert sizes[1:] == [2, 1, 1, 1, 1, 1, 4, 3]
+    # Parts that turn out to be too large are halved, and nobody who watches sees a step twice.
+    monkeypatch.setattr(memory, "USUAL_WIDTH", 0.01)
+    sizes.clear()
+    decoder = NoisyChannelDecoder(**setting, memory_gib=1.5 * one)
+    same_batch(decoder.decode(INPUTS, n_best=3), found[0])
+    assert sizes[0] > sizes[1]
+    assert sum(sizes) > len(INPUTS)
+    sizes.clear()
+    same_batch(decoder.decode(INPUTS, n_best=3, watch=lambda step: None), found[0])
+    assert sum(sizes) == len(INPUTS)
     with pytest.raises(ValueError, match=r"memory: must be greater than 0 and at most 1048576, but is 0\.0"):
         NoisyChannelDecoder(models.direct, memory_gib=0.0)
 

@@ -59,8 +59,8 @@ def test_few_prefixes_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     """With peaked distributions most prefixes of a table are never projected to the vocabulary."""
     rows: list[tuple[int, int]] = []
 
-    def counted(model, plan, sentences, table, reach):  # type: ignore[no-untyped-def]
-        words = next_words.next_words(model, plan, sentences, table, reach)
+    def counted(model, plan, sentences, table, *rest):  # type: ignore[no-untyped-def]
+        words = next_words.next_words(model, plan, sentences, table, *rest)
         if words.chosen is not None:
             rows.append((len(words.chosen.row), len(table.packing.slot)))
         return words

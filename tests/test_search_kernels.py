@@ -183,10 +183,9 @@ def test_a_whole_search_of_a_large_vocabulary(
 
     monkeypatch.setattr(fused_states, "log_normaliser", normaliser)
     found = decoder.decode(inputs, n_best=2, align=False)
-    tolerance = 1e-4 if products == "ieee" else 1e-2  # on a CPU, which has no TF32, outputs are not scored again
     for ours, theirs in zip(found, portable, strict=True):
         assert [h.tokens for h in ours] == [h.tokens for h in theirs]
-        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=1e-5, abs=tolerance)
+        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=1e-4, abs=1e-4)
     assert max(len(h.tokens) for best in found for h in best) > 1
     assert (any(lost), bool(lost)) == ((scale > 1.0, True) if products == "tf32" else (False, False))
 

@@ -178,7 +178,7 @@ class DecodeBench:
     words: str | None = None
     """Inputs for it: the first column of a file."""
     products: SearchProducts = "tf32"
-    """The precision that is profiled beside ieee."""
+    """What stands beside ieee in the parts precision and profile."""
 
     def report(self) -> Iterator[str]:
         """The tables, as lines of Markdown."""
@@ -233,7 +233,7 @@ class DecodeBench:
         models, inputs = self._ending(setting)
         for system, weights in (("direct", DIRECT), ("full", FULL)):
             decoder = setting.decoder(models, weights)
-            yield from precision.rows(setting.name, system, decoder, inputs, self.rounds)
+            yield from precision.rows(setting.name, system, decoder, inputs, self.rounds, self.products)
 
     def _profile(self, setting: Setting) -> Iterator[str]:
         models, inputs = setting.models(self.device), setting.inputs(max(self.batches))

@@ -34,6 +34,7 @@ PARTS = {
     "language model": ("chart", "next_symbols"),
     "channel, LSTM and scores": ("chart", "step_channel"),
     "channel, words of the input": ("chart", "read_one_more"),
+    "channel, from its states": ("lattices", "_written_from_states"),
     "columns of the channel": ("lattices", "advance_channel"),
     "complete outputs": ("chart", "complete"),
     "survivors": ("chart", "survivors"),

@@ -24,6 +24,7 @@ exist, R prefixes that are extended, K = K1, V output symbols.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -32,9 +33,10 @@ from torch import Tensor
 from noisychannel.decode.answers import Answers
 from noisychannel.decode.columns import ChannelColumn, reach_both
 from noisychannel.decode.extensions import Extensions
+from noisychannel.decode.lateness import scores_late
 from noisychannel.decode.lattices import emissions, read_one_more, step_channel
 from noisychannel.decode.memory import Width
-from noisychannel.decode.next_words import NextWords, next_words, scores_late
+from noisychannel.decode.next_words import NextWords, next_words
 from noisychannel.decode.packing import Packing, slot_columns, slot_rows
 from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.proposals import Proposals, RankedScores, propose
@@ -115,7 +117,9 @@ def step(
         sentences.padded,
     )
     # A1, A3: the K1 best extensions of each cell.
-    words = next_words(models.direct, plan, sentences, table, reach)
+    words = next_words(
+        models.direct, plan, sentences, table, reach, partial(_require_memory, plan, sentences, table, length)
+    )
     proposals = propose(
         words.reach(reach),
         sentences.proposable,
@@ -147,15 +151,21 @@ def step(
 
 
 def _require_memory(
-    plan: SearchPlan, sentences: Sentences, table: PrefixTable, length: int, proposals: int = 0, candidates: int = 0
+    plan: SearchPlan,
+    sentences: Sentences,
+    table: PrefixTable,
+    length: int,
+    scored: int = 0,
+    proposals: int = 0,
+    candidates: int = 0,
 ) -> None:
-    """Refuse a step of one sentence that is too wide, before its tensors are allocated. Larger batches fit: they were
-    divided so that they do, however wide they become."""
+    """Refuse a step that is too wide, before its tensors are allocated, as far as its width is known."""
     B, P, I = table.objective.shape
-    if plan.budget is None or B > 1 or plan.budget.always_fits(I):
+    if plan.budget is None or plan.budget.always_fits(I, B):
         return
     proposals = proposals or Width.of_step(plan.settings, sentences.symbols, I, P).proposals
-    plan.budget.require_step(I, P, proposals, candidates, length)
+    late = table.output_scores is None
+    plan.budget.require_step(Width(I, P, proposals, candidates, scored if late else None), length, B)
 
 
 def _with_lm_proposals(
@@ -206,7 +216,7 @@ def _score(
     if found is None:
         return None
     slot, symbol, packing, symbol_N, family = found.slot, found.symbol, found.packing, found.symbol_N, found.family_N
-    _require_memory(plan, sentences, table, length, proposals.score.shape[2], slot.shape[1])
+    _require_memory(plan, sentences, table, length, words.number, proposals.score.shape[2], slot.shape[1])
     rows = table.packing.row.flatten().index_select(0, found.prefix_R)
 
     # log q of the extension in every cell, not only in those for which it was proposed.
@@ -277,7 +287,7 @@ def _next_table(
     extended, last_symbol_N = candidates.family[own], packing.gather(symbol)
     parents = table.direct_state.select(candidates.rows)
     output_scores = output_states = None
-    if scores_late(models.direct, plan, sentences):
+    if scores_late(models.direct, plan.settings, sentences.symbols):
         output_states, gate, direct_state = models.direct.advance_outputs(last_symbol_N, parents, extended)
     else:
         output, direct_state = models.direct.step_outputs(last_symbol_N, parents, extended)

@@ -56,7 +56,7 @@ class NoisyChannelDecoder(BaseDecoder):
             scorers = self._scorers()
             self.final = {name: scorer for name, scorer in scorers.items() if name not in ("direct", "length")}
         self.plan = SearchPlan(weights, settings, self.barred)
-        self.sizes = ModelSizes.of(self.models, self.device)
+        self.sizes = ModelSizes.of(self.models, settings, self.device)
 
     @torch.no_grad()
     def decode(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from noisychannel import kernels
 from noisychannel.decode.columns import ChannelColumn, advance_channel
+from noisychannel.decode.lateness import needs_no_scores
 from noisychannel.decode.packing import Packing, slot_columns
 from noisychannel.decode.plan import SearchPlan
 from noisychannel.decode.sentences import Sentences
@@ -29,8 +30,8 @@ EMISSIONS_IN_CACHE = 1 << 20
 """Elements of the [N,I,G] block behind the emission gates on a CPU, so that it fits the caches."""
 EMISSIONS_AT_ONCE = 1 << 28
 """The same on a GPU, which bounds memory."""
-FEWEST_WORDS = 2048
-"""Of a vocabulary whose scores are not worth writing down."""
+SCORES_AT_ONCE = 1 << 26
+"""Elements of the channel's scores if they are needed only because a normaliser underflowed."""
 
 
 def emissions(
@@ -98,7 +99,8 @@ def step_channel(
     if words is not None and isinstance(channel, SomeInputScores):
         states_NH, gate_NG, state = channel.advance_inputs(symbols_N, state, parents_N)
         return ChannelRead(gate_NG, words.of_candidates(channel, states_NH, symbols_N, packing)), state
-    if _needs_no_scores(channel, plan, sentences):
+    assert sentences.channel is not None
+    if needs_no_scores(channel, plan.settings, sentences.channel.words.scores):
         states_NH, gate_NG, state = channel.advance_inputs(symbols_N, state, parents_N)
         copied = channel.copied_inputs(states_NH, symbols_N)
         spread = None if copied is None else (packing.spread(copied[0]), packing.spread(copied[1]))
@@ -110,20 +112,6 @@ def step_channel(
         return ChannelRead(gate_NG, scores_BQX), state
     read, state = channel.step_inputs(symbols_N, state, parents_N)
     return ChannelRead(read.gate, packing.spread(read.scores)), state
-
-
-def _needs_no_scores(channel: ChannelModel[Any], plan: SearchPlan, sentences: Sentences) -> TypeGuard[SomeInputScores]:
-    """Whether the kernel of ``kernels.states`` normalises: it rounds as TF32 does."""
-    assert sentences.channel is not None
-    scores_BIX = sentences.channel.words.scores
-    return (
-        plan.settings.products == "tf32"
-        and scores_BIX.shape[2] >= FEWEST_WORDS
-        and scores_BIX.dtype == torch.float32
-        and isinstance(channel, SomeInputScores)
-        and isinstance(channel, LateInputScores)
-        and kernels.usable(scores_BIX)
-    )
 
 
 def read_one_more(
@@ -146,21 +134,32 @@ def read_one_more(
 def _written(channel: ChannelModel[Any], plan: SearchPlan, sentences: Sentences, read: ChannelRead) -> Tensor:
     """a_i of the input's own symbols, minus log Z: [B,Q,I]."""
     assert sentences.channel is not None
-    words, scores_BQX = sentences.channel.words, read.scores
-    if read.states is not None:
-        assert isinstance(channel, SomeInputScores)
-        assert isinstance(channel, LateInputScores)
-        written_BQI = _written_from_states(channel, sentences.inputs, words, read.states)
-        if not bool(written_BQI.isnan().any()):
-            return written_BQI
-        scores_BQX = channel.input_scores(read.states.states, read.states.symbols)
-    assert scores_BQX is not None
+    words = sentences.channel.words
     target_BI = sentences.inputs if sentences.channel_words is None else sentences.channel_words.target
+    if read.scores is not None:
+        return _written_from_scores(read.scores, target_BI, words, plan)
+    assert read.states is not None
+    assert isinstance(channel, SomeInputScores)
+    assert isinstance(channel, LateInputScores)
+    written_BQI = _written_from_states(channel, target_BI, words, read.states)
+    if bool(written_BQI.isnan().any()):
+        # Something underflowed: the long way, some sentences at a time.
+        B, Q, X = len(target_BI), read.states.symbols.shape[1], words.scores.shape[2]
+        room = SCORES_AT_ONCE if plan.logits_at_once is None else min(SCORES_AT_ONCE, plan.logits_at_once)
+        for first in range(0, B, size := max(1, room // (Q * X))):
+            some = slice(first, first + size)
+            scores_BQX = channel.input_scores(read.states.states[some], read.states.symbols[some])
+            those = Scaled(*(x[some] for x in words))
+            written_BQI[some] = _written_from_scores(scores_BQX, target_BI[some], those, plan)
+    return written_BQI
+
+
+def _written_from_scores(scores_BQX: Tensor, target_BI: Tensor, words: Scaled, plan: SearchPlan) -> Tensor:
     return slot_columns(scores_BQX, target_BI) - log_normaliser(scores_BQX, words, plan.settings.products)
 
 
 def _written_from_states(channel: SomeInputScores, inputs_BI: Tensor, words: Scaled, read: ChannelStates) -> Tensor:
-    """The same from states; nan where a normaliser may have underflowed."""
+    """From states; nan where a normaliser may have underflowed."""
     from noisychannel.kernels import states as fused
 
     rows_VH = channel.input_words(torch.arange(words.scores.shape[2], device=inputs_BI.device))

@@ -1,12 +1,12 @@
 """How much memory a search needs, so that the setting ``memory`` is a promise.
 
-The tensors of a search are counted from their shapes before they are allocated. A batch is searched in parts that fit.
-While a sentence is searched, every step knows how many prefixes it extends and how many candidates it is going to
-score, and counts again. If that does not fit, the sentence is refused (``SearchTooLargeError``); others are not
-affected.
+The tensors of a search are counted from their shapes before they are allocated. A batch is searched in parts that
+usually fit. While a part is searched, every step knows how many prefixes it extends and how many candidates it is going
+to score, and counts again. If that does not fit, the part is halved; if it is one sentence, it is refused
+(``SearchTooLargeError``), and others are not affected.
 
-Shapes: I input positions, P prefixes of the table, Q candidates, K proposals of a cell, V output symbols, X input
-symbols, J output positions.
+Shapes: B sentences, I input positions, P prefixes of the table, M of them that are scored, Q candidates, K proposals of
+a cell, V output symbols, X input symbols, J output positions.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import ceil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from noisychannel.decode.lateness import needs_no_scores, scores_late
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.sources import started
 from noisychannel.errors import BadInputError
@@ -34,6 +36,11 @@ PAIRS_AT_ONCE = 128
 """Pairs that a model is asked about together, at most."""
 DOUBLE = 8
 """Bytes of a score, and of an id."""
+USUAL_WIDTH = 0.6
+"""Of the widest search that is possible: prefixes survive in several cells, and extensions are proposed in several. In
+the benchmarks it is 0.4."""
+USUALLY_SCORED = 0.2
+"""Of the prefixes, if only those that may be extended are scored. In the benchmarks it is 0.1."""
 
 
 class SearchTooLargeError(BadInputError):
@@ -85,13 +92,17 @@ class ModelSizes:
     """For each position of the input, after it has been read."""
     prefix: int
     """For each prefix that the direct model and the source models have been run on."""
+    scored: int
+    """For each prefix whose next symbols are scored."""
     candidate: int
     """For each candidate that the channel has read."""
     channel: bool
+    late: bool
+    """Whether only prefixes that may be extended are scored."""
 
     @staticmethod
     @torch.no_grad()
-    def of(models: Models, device: torch.device) -> ModelSizes:
+    def of(models: Models, settings: SearchSettings, device: torch.device) -> ModelSizes:
         """Found by one step of each model. Refuses terms of another output vocabulary."""
         bos = torch.full((1,), BOS, device=device)
         side, state = models.direct.step_outputs(bos, models.direct.start_outputs(1))
@@ -100,8 +111,8 @@ class ModelSizes:
         # Reading: scores, their exponentials, the proposable ones, temporary copies; encoder states are like the gate.
         # One block of extensions has all cells and symbols, in float64.
         position = 6 * words + 12 * gate + 3 * V * DOUBLE
-        # Scores before and after the step, those not yet in their slots, exponentials, gates of the LSTM.
-        prefix = 4 * words + 8 * gate + 6 * nbytes(state)
+        # Scores before and after the step, those not yet in their slots, exponentials; gates of the LSTM.
+        prefix, scored = 8 * gate + 6 * nbytes(state), 4 * words
         ended = torch.full((1, 1), EOS, device=device)
         for name, model in models.sources.items():
             log_prob, after = model.step(bos, started(model, ended, torch.ones_like(bos)))
@@ -110,13 +121,16 @@ class ModelSizes:
                     f"the term {name} has {log_prob.shape[1]} output symbols, but the direct model has {V}; "
                     "all models of a search must be trained with the same output vocabulary"
                 )
-            prefix += 3 * nbytes(log_prob) + 6 * nbytes(after)
+            prefix, scored = prefix + 6 * nbytes(after), scored + 3 * nbytes(log_prob)
         candidate = 0
         if models.channel is not None:
             read, state = models.channel.step_inputs(bos, models.channel.start_inputs(1))
             position += 6 * nbytes(read.scores) + 12 * nbytes(read.gate)
-            candidate = 4 * nbytes(read.scores) + 4 * nbytes(read.gate) + 6 * nbytes(state)
-        return ModelSizes(V, position, prefix, candidate, models.channel is not None)
+            candidate = 6 * nbytes(read.gate) + 6 * nbytes(state)
+            if not needs_no_scores(models.channel, settings, read.scores):
+                candidate += 4 * nbytes(read.scores)
+        late = scores_late(models.direct, settings, V)
+        return ModelSizes(V, position, prefix, scored, candidate, models.channel is not None, late)
 
 
 @dataclass(frozen=True)
@@ -131,6 +145,8 @@ class Width:
     """K, for each cell."""
     candidates: int
     """Q."""
+    scored: int | None = None
+    """M; all prefixes if None."""
 
     @staticmethod
     def most(settings: SearchSettings, symbols: int, inputs: int) -> Width:
@@ -145,12 +161,20 @@ class Width:
         proposals = min(settings.k1, extensions) + min(settings.lm_proposals, extensions)
         return Width(inputs, prefixes, proposals, min(inputs * proposals, extensions))
 
+    def usual(self, late: bool) -> Width:
+        """What a search that may be as wide as this usually has."""
+        prefixes, candidates = (ceil(USUAL_WIDTH * n) for n in (self.prefixes, self.candidates))
+        scored = ceil(USUALLY_SCORED * self.prefixes) if late else None
+        return replace(self, prefixes=prefixes, candidates=candidates, scored=scored)
+
     def bytes(self, sizes: ModelSizes) -> int:
         """The peak of a step."""
         columns = 14 if sizes.channel else 9
+        scored = self.prefixes if self.scored is None else self.scored
         return (
             self.inputs * sizes.position
             + self.prefixes * (sizes.prefix + 14 * self.inputs * DOUBLE)
+            + scored * sizes.scored
             + self.candidates * (sizes.candidate + columns * self.inputs * DOUBLE)
             + 14 * self.inputs * self.proposals * DOUBLE
         )
@@ -165,7 +189,7 @@ class Budget:
     memory: int
     """In bytes. A fifth is for blocks of extensions that are scored together."""
     n_best: int
-    _fits: dict[int, bool] = field(default_factory=dict, compare=False, repr=False)
+    _needed: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def room(self) -> int:
@@ -179,13 +203,24 @@ class Budget:
 
     def needed(self, inputs: int) -> int:
         """The most that the search of one input can need."""
-        return sentence_bytes(self.settings, self.sizes, inputs, self.n_best)
+        if inputs not in self._needed:
+            self._needed[inputs] = sentence_bytes(self.settings, self.sizes, inputs, self.n_best)
+        return self._needed[inputs]
 
-    def always_fits(self, inputs: int) -> bool:
-        """Whether no step of an input can need too much."""
-        if inputs not in self._fits:
-            self._fits[inputs] = self.needed(inputs) <= self.room
-        return self._fits[inputs]
+    def share(self, inputs: int) -> int:
+        """What to count for an input of a batch: what its search usually needs. If it may not fit alone, it is to be
+        alone."""
+        if (most := self.needed(inputs)) > self.room:
+            return most
+        usual = Width.most(self.settings, self.sizes.symbols, inputs).usual(self.sizes.late)
+        longest = self.settings.longest_output(inputs)
+        return (
+            usual.bytes(self.sizes) + traces_bytes(usual.prefixes, longest) + answers_bytes(self.kept(inputs), longest)
+        )
+
+    def always_fits(self, inputs: int, sentences: int = 1) -> bool:
+        """Whether no step of so many inputs can need too much."""
+        return sentences * self.needed(inputs) <= self.room
 
     def kept(self, inputs: int) -> int:
         """How many answers to keep: no more than there can be."""
@@ -201,9 +236,10 @@ class Budget:
         if (reading := inputs * self.sizes.position) > self.room:
             raise self._too_large(inputs, reading, "")
 
-    def require_step(self, inputs: int, prefixes: int, proposals: int, candidates: int, length: int) -> None:
-        """Refuse the step of one sentence to outputs of this length if its tensors do not fit."""
-        needed = Width(inputs, prefixes, proposals, candidates).bytes(self.sizes) + traces_bytes(prefixes, length)
+    def require_step(self, width: Width, length: int, sentences: int = 1) -> None:
+        """Refuse the step of so many sentences to outputs of this length if its tensors do not fit."""
+        inputs = width.inputs
+        needed = sentences * (width.bytes(self.sizes) + traces_bytes(width.prefixes, length))
         if needed > self.room:
             k2 = largest_k2(self.settings, self.sizes, inputs, self.n_best, self.room)
             raise self._too_large(inputs, needed, largest_that_fits("k2", k2, self.settings))

@@ -17,7 +17,9 @@ scored, Q candidates, V symbols, L symbols of a cell's list.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeGuard
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,6 +46,11 @@ class NextWords(NamedTuple):
     """``slack_of`` the scores with which the table reaches its cells, if it was needed."""
     least: Tensor | None
     """A score below the K1-th proposal of each cell, if it was needed: [B,I]."""
+
+    @property
+    def number(self) -> int:
+        """M."""
+        return self.scores.scores.shape[1]
 
     def reach(self, reach_BPI: Tensor) -> Tensor:
         """The rows of these prefixes, -inf in places that are not filled: [B,M,I]."""
@@ -84,16 +91,18 @@ class Chosen(NamedTuple):
         return Chosen(packing, slot_BM, place_BP, table.packing.row[sentence, slot])
 
 
-def scores_late(direct: DirectModel[Any], plan: SearchPlan, sentences: Sentences) -> TypeGuard[LateOutputScores[Any]]:
-    """Whether the scores are computed when it is known which prefixes may be extended."""
-    large = sentences.proposable.symbols is not None
-    return large and plan.settings.lm_proposals == 0 and isinstance(direct, LateOutputScores)
-
-
 def next_words(
-    direct: DirectModel[Any], plan: SearchPlan, sentences: Sentences, table: PrefixTable, reach_BPI: Tensor
+    direct: DirectModel[Any],
+    plan: SearchPlan,
+    sentences: Sentences,
+    table: PrefixTable,
+    reach_BPI: Tensor,
+    require_memory: Callable[[int], None],
 ) -> NextWords:
-    """The scores after every prefix that may be among the K1 best of a cell, given how well it reaches the cells."""
+    """The scores after every prefix that may be among the K1 best of a cell, given how well it reaches the cells.
+
+    ``require_memory`` is called with a number of prefixes before they are scored.
+    """
     if table.output_scores is not None:
         # A kernel on a GPU needs the scores only.
         scaled = Scaled.of(table.output_scores) if table.output_scores.device.type == "cpu" else None
@@ -108,27 +117,33 @@ def next_words(
     # A cell that nothing reaches has slot 0, too: it must not hide that slot from the cells that it is the best of.
     first_BP = ((slot_BI[:, None] == slots_P[:, None]) & (best_BI > -torch.inf)[:, None]).any(2)
     slack = slack_of(reach_BPI)
-    least_BI = _least(direct, plan, sentences, table, first_BP, best_BI, slot_BI) - slack
+    score = partial(_scored, direct, plan, sentences, table, require_memory)
+    least_BI = _least(score, plan, sentences, first_BP, best_BI, slot_BI) - slack
     needed_BP = (reach_BPI > least_BI[:, None]).any(2) & table.packing.filled
-    scores_BMV, normaliser_BIM, chosen = _scored(direct, plan, sentences, table, needed_BP)
+    scores_BMV, normaliser_BIM, chosen = score(needed_BP)
     return NextWords(RankedScores.of_outputs(scores_BMV), normaliser_BIM, chosen, slack, least_BI)
 
 
 def _scored(
-    direct: LateOutputScores[Any], plan: SearchPlan, sentences: Sentences, table: PrefixTable, chosen_BP: Tensor
+    direct: LateOutputScores[Any],
+    plan: SearchPlan,
+    sentences: Sentences,
+    table: PrefixTable,
+    require_memory: Callable[[int], None],
+    chosen_BP: Tensor,
 ) -> tuple[Tensor, Tensor, Chosen]:
     """Scores [B,M,V] and normalisers [B,I,M] of some prefixes."""
     assert table.output_states is not None
     chosen = Chosen.of(chosen_BP, table)
+    require_memory(chosen.slot.shape[1])
     scores_BMV = chosen.packing.spread(direct.output_scores(table.output_states[chosen.row]))
     return scores_BMV, log_normaliser(sentences.direct.words, scores_BMV, plan.settings.products), chosen
 
 
 def _least(
-    direct: LateOutputScores[Any],
+    score: Callable[[Tensor], tuple[Tensor, Tensor, Chosen]],
     plan: SearchPlan,
     sentences: Sentences,
-    table: PrefixTable,
     first_BP: Tensor,
     best_BI: Tensor,
     slot_BI: Tensor,
@@ -138,7 +153,7 @@ def _least(
     assert listed is not None
     if plan.settings.k1 > listed.shape[2]:
         return torch.full_like(best_BI, -torch.inf)
-    scores_BMV, normaliser_BIM, chosen = _scored(direct, plan, sentences, table, first_BP)
+    scores_BMV, normaliser_BIM, chosen = score(first_BP)
     place_BI = chosen.place.gather(1, slot_BI)
     sentence = torch.arange(len(listed), device=listed.device)[:, None, None]
     words_BIL = sentences.proposable.best + scores_BMV[sentence, place_BI[..., None], listed]

@@ -191,7 +191,7 @@ class OnlineDecoder:
 
     def _bytes(self, table: OnlineTable) -> int:
         P, I = table.objective.shape
-        return P * (self._sizes.prefix + self._sizes.candidate + 8 * I * DOUBLE)
+        return P * (self._sizes.prefix + self._sizes.scored + self._sizes.candidate + 8 * I * DOUBLE)
 
     def _complete(self, candidates: Prefixes, length: int) -> list[Hypothesis]:
         """The candidates that end in EOS, with their exact scores."""

@@ -1,4 +1,8 @@
-"""The search of a batch in parts that fit into memory."""
+"""The search of a batch in parts that fit into memory.
+
+Parts are made by what searches usually need. If a part needs more, its halves are searched. Who watches a search sees
+every step once, so parts are then made by the most that searches can need.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +39,26 @@ def search_in_parts(
     budget = plan.budget
     assert budget is not None
     found: list[list[Hypothesis]] = []
-    for part in parts([budget.needed(len(ids)) for ids in inputs], budget.room):
+    count = budget.share if watch is None else budget.needed
+    for part in parts([count(len(ids)) for ids in inputs], budget.room):
         longest = max(map(len, inputs[part]))
         try:
-            # The other inputs of a part with several fit.
+            # The other inputs of a part with several can be read.
             budget.require_reading(longest)
-            sentences = read_sentences(models, plan, inputs[part], contexts[part], input_index[part])
-            found += _search_or_halve(models, plan, sentences, budget.kept(longest), watch)
         except SearchTooLargeError as error:
-            if refuse is None:
-                raise
-            refuse(input_index[part.start], error)
-            found.append([])
+            found += _refused(input_index[part.start], error, refuse)
+            continue
+        sentences = read_sentences(models, plan, inputs[part], contexts[part], input_index[part])
+        found += _search_or_halve(models, plan, sentences, budget.kept(longest), watch, refuse)
     return found
+
+
+def _refused(index: int, error: SearchTooLargeError, refuse: Refuse | None) -> list[list[Hypothesis]]:
+    """No outputs of one input."""
+    if refuse is None:
+        raise error
+    refuse(index, error)
+    return [[]]
 
 
 def together_or_alone(work: Callable[[slice], list[list[T]]], inputs: int, refuse: Refuse | None) -> list[list[T]]:
@@ -72,18 +83,28 @@ def together_or_alone(work: Callable[[slice], list[list[T]]], inputs: int, refus
 
 
 def _search_or_halve(
-    models: Models, plan: SearchPlan, sentences: Sentences, n_best: int, watch: Watch | None
+    models: Models,
+    plan: SearchPlan,
+    sentences: Sentences,
+    n_best: int,
+    watch: Watch | None,
+    refuse: Refuse | None,
 ) -> list[list[Hypothesis]]:
-    """Search, and search by halves if memory runs out: another process may have taken what was free before."""
+    """Search, and search by halves if memory runs out: the search is wide, or another process has taken some of it."""
     B, device = len(sentences.inputs), sentences.inputs.device
     try:
         found = search(models, plan, sentences, n_best, watch)
         complete = found.traces.hypotheses(found.answers, plan.weights, complete=True, sentences=range(B))
         partial = found.traces.hypotheses(found.partial, plan.weights, complete=False, sentences=range(B))
         return [best or rest for best, rest in zip(complete, partial, strict=True)]
+    except SearchTooLargeError as error:
+        if B == 1:
+            return _refused(int(sentences.input_index[0]), error, refuse)
     except torch.OutOfMemoryError:
         if B == 1:
             raise
-    torch.cuda.empty_cache()
-    halves = torch.arange(B, device=device).chunk(2)
-    return [best for half in halves for best in _search_or_halve(models, plan, sentences.select(half), n_best, watch)]
+        torch.cuda.empty_cache()
+    outputs: list[list[Hypothesis]] = []
+    for half in torch.arange(B, device=device).chunk(2):
+        outputs += _search_or_halve(models, plan, sentences.select(half), n_best, watch, refuse)
+    return outputs

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from noisychannel import kernels
+from noisychannel.decode.lateness import LARGE
 
 LOGITS_AT_ONCE = 1 << 24
 """Elements of the [R,M,V] block, at most: bounds memory."""
@@ -40,7 +41,7 @@ FIRST_LOOK = 8
 FIRST_LOOK_ON_GPU = 256
 """The same on a GPU, for which launching a block takes longer than scoring it."""
 LISTED = 256
-"""L; a vocabulary of less than eight times as many symbols is scored whole."""
+"""L; a vocabulary that is not large (``lateness``) is scored whole."""
 COLLECTED = 48
 """Extensions above a threshold that there is room for, for each proposal."""
 SLACK = 1e-4
@@ -72,7 +73,7 @@ class RankedScores(NamedTuple):
     @staticmethod
     def of(scores: Tensor, largest: Tensor | None = None) -> RankedScores:
         """``largest``: of each row, [...,1], if it is known."""
-        if scores.shape[-1] < 8 * LISTED:
+        if scores.shape[-1] < LARGE:
             return RankedScores(scores, scores.amax(-1, keepdim=True) if largest is None else largest, None)
         return RankedScores(scores, *scores.topk(LISTED, dim=-1))
 
@@ -190,7 +191,7 @@ def _block_by_block(cells: _Cells, k1: int, at_once: int) -> _Best:
 
 def _collects(outputs: Tensor) -> bool:
     """Whether extensions by these scores are ranked by ``_collected``."""
-    return outputs.shape[-1] >= 8 * LISTED and outputs.dtype != torch.float64 and kernels.usable(outputs)
+    return outputs.shape[-1] >= LARGE and outputs.dtype != torch.float64 and kernels.usable(outputs)
 
 
 def _collected(cells: _Cells, least_C: Tensor | None, number: int, at_once: int) -> _Best:
