@@ -8,7 +8,8 @@
 # NOISYCHANNEL_COMMIT (if this copy is no repository), OPTIONS (for every reproduce, such as --quick), PYTHON.
 #
 # A lane has at most eight processes, and all lanes together 40: MPS serves 48 and refuses the next one, which ends its lane.
-# About four lanes keep a GPU busy; more of them only take turns.
+# About four lanes keep a GPU busy; more of them only take turns. Lanes of one experiment share its models: what one trains, others
+# wait for. Do not kill single processes: MPS may end the others with an illegal memory access.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 work=${1:?usage: tools/lanes.sh WORK LANE…}

@@ -27,16 +27,14 @@ H200 = Rates(
         "channel": Cost(2.0e-3, 6.0e-5),
         "attention": Cost(3.5e-3, 6.0e-5),
         "seq2seq": Cost(3.0e-3, 6.0e-5),
-        "lm": Cost(2.0e-3, 3.0e-5),
+        "lm": Cost(4.2e-3, 1.8e-5),
     },
-    side_by_side=1.5,
-    sentences=100.0,
-    start=180.0,
+    side_by_side=3.0,
+    sentences=250.0,
+    start=100.0,
 )
-"""From benchmarks/results/train-h200.md (5.0 ms an update of an SSNT, 7.7 of attention, at 50 and 25 words and a
-vocabulary of 20,000), scaled to 26 and 12 words and 30,000; from decode-h200.md (57 sentences a second, one process),
-and from benchmarks/NOTES.md (with MPS several processes are about twice as fast). That of the LM is from its
-arithmetic in TF32."""
+"""From benchmarks/results/train-h200.md (3.8 ms an update of an SSNT, 5.3 of attention; the LM in TF32), decode-h200.md
+(headlines: 308 sentences a second, one process) and benchmarks/NOTES.md (trainings side by side with MPS)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,10 +28,10 @@ H200 = Rates(
         "attention": Cost(4.0e-3, 2.5e-5),
         "seq2seq": Cost(3.5e-3, 2.5e-5),
         "transformer": Cost(1.5e-2, 1.0e-5),
-        "lm": Cost(2.0e-3, 2.0e-5),
+        "lm": Cost(4.0e-3, 1.2e-5),
     },
-    side_by_side=1.5,
-    sentences=250.0,
+    side_by_side=3.0,
+    sentences=500.0,
     start=60.0,
 )
 """Those of summarisation, scaled: sentences of 6 and 8 words instead of 26 and 12, vocabularies of a third, layers
@@ -87,7 +87,7 @@ MULTI30K = TranslationScale(
     dev=500,
     search=CAPTION_SEARCH,
     tuning=CAPTION_SEARCH,
-    rates=replace(H200, sentences=120.0),
+    rates=replace(H200, sentences=250.0),
 )
 """With 29,000 pairs of 12 words; 40 passes, because there are few. Words seen once are UNK, as in tutorials."""
 
