@@ -58,13 +58,14 @@ def test_precision_and_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     lines = list(bench.report())
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| words |")]
-    assert [row[2:4] for row in rows] == [[s, p] for s in ("direct", "full") for p in ("ieee", "tf32", "bf16")]
+    assert [row[2:4] for row in rows] == [[s, p] for s in ("direct", "full") for p in ("ieee", "bf16")]
     errors = {(row[2], row[3]): float(row[6]) for row in rows}
     assert all(row[5].endswith(" of 3") for row in rows), "all outputs end"
     for system in ("direct", "full"):
-        assert errors[system, "ieee"] == errors[system, "tf32"] < 1e-4 < errors[system, "bf16"] < 1.0
+        assert errors[system, "ieee"] < 1e-4 < errors[system, "bf16"] < 1.0
     parts = [line.split("|")[1].strip() for line in lines if line.startswith("| ")]
-    assert all(parts.count(part) == 2 for part in profile.PARTS), "each of two precisions names all parts"
+    on_any_device = [part for part in profile.PARTS if part != "channel, from its states"]
+    assert all(parts.count(part) == 2 for part in on_any_device), "each of two precisions names all parts"
 
 
 def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,12 @@ import torch
 
 from noisychannel import SSNT, Hypothesis, LanguageModel, NoisyChannelDecoder, Weights
 from noisychannel.decode import chart, next_words
+from noisychannel.decode.lateness import LARGE
 from noisychannel.decode.proposals import LISTED
 from noisychannel.decode.settings import Alignments
 from noisychannel.ids import BOS, EOS
 
-V = 8 * LISTED
+V = LARGE
 """The smallest vocabulary that is not scored whole."""
 INPUTS = [[5, 6, 7, 8, 9, EOS], [10, 11, EOS], [12, 13, 14, 15, EOS], [EOS]]
 FULL = Weights(1.0, 0.6, 0.5, 3.0)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from noisychannel.decode import proposals
-from noisychannel.decode.proposals import Proposals, RankedScores, propose
+from noisychannel.decode.proposals import Proposals, RankedScores, propose, slack_of
 
 
 class Problem(NamedTuple):
@@ -191,6 +191,7 @@ def test_cells_stop_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_lists_of_a_large_vocabulary_miss_nothing(listed: int, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Peaked scores, whose best are on the lists, and flat ones, whose best are not."""
     monkeypatch.setattr(proposals, "LISTED", listed)
+    monkeypatch.setattr(proposals, "LARGE", 8 * listed)
     monkeypatch.setattr(proposals, "LOGITS_AT_ONCE", room)
     everything, whole = proposals._Block.everything, []
     monkeypatch.setattr(
@@ -214,9 +215,26 @@ def test_lists_of_a_large_vocabulary_miss_nothing(listed: int, room: int, monkey
         assert sum(whole) < 0.7 * cells, "and some must not"
 
 
+def test_a_normaliser_that_is_a_little_too_small() -> None:
+    """In TF32 it may be, and log q is then above 0: more than any bound. Ties are ranked all the same."""
+    inputs, outputs = torch.zeros(1, 1, 60), torch.full((1, 3, 60), -40.0)
+    outputs[:, :, 7] = 0.0
+    normaliser = (inputs[:, :, None] + outputs[:, None]).logsumexp(-1) - 4e-4
+    reach = torch.zeros(1, 3, 1, dtype=torch.float64)
+    for large in (2048, 8):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(proposals, "LARGE", large)
+            patch.setattr(proposals, "LISTED", 2)
+            ranked = RankedScores.of(inputs.bfloat16()), RankedScores.of(outputs.bfloat16())
+            found = propose(reach, *ranked, normaliser, 2, slack=slack_of(reach, "tf32"))
+            assert found.prefix.flatten().tolist() == [0, 1]
+            assert found.symbol.flatten().tolist() == [7, 7]
+
+
 def test_equal_scores_on_the_edge_of_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many symbols share the L-th score, so that a list holds some of them and not others; none is lost or doubled."""
     monkeypatch.setattr(proposals, "LISTED", 3)
+    monkeypatch.setattr(proposals, "LARGE", 24)
     for seed in range(30):
         problem = random_problem(seed, V=30, k1=25, gap=0.5)
         a, c = problem.input_scores_BIV.round(), problem.output_scores_BPV.round()

@@ -13,11 +13,12 @@ import torch
 
 from interpreter import DEVICE, MARKS, interpreted, portable_is_portable  # noqa: F401 (used by every test)
 from noisychannel import SSNT, LanguageModel, NoisyChannelDecoder, Weights, kernels
-from noisychannel.decode import proposals
+from noisychannel.decode import lattices, proposals
 from noisychannel.decode.columns import ChannelColumn, advance_channel, reach_both
+from noisychannel.decode.lateness import LARGE
 from noisychannel.decode.lattices import emissions
 from noisychannel.decode.packing import Packing
-from noisychannel.decode.proposals import LISTED, RankedScores, propose
+from noisychannel.decode.proposals import RankedScores, propose
 from noisychannel.decode.settings import Alignments, SearchSettings
 from noisychannel.ids import EOS
 from noisychannel.joint import Scaled, log_normaliser
@@ -103,7 +104,7 @@ def test_normalisers_of_lower_precision(products: SearchProducts, tolerance: flo
 def test_proposals_above_a_threshold(room: int, at_once: int, ties: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same as block by block, in the same order, also if more extensions are above than there is room for."""
     torch.manual_seed(6)
-    B, P, I, V, k1 = 2, 3, 2, 8 * LISTED + 5, 4
+    B, P, I, V, k1 = 2, 3, 2, LARGE + 5, 4
     inputs, outputs, reach = random(B, I, V), random(B, P, V), random(B, P, I, scale=1.0).double()
     if ties:  # many extensions of a cell are equal, and so are two prefixes
         inputs, outputs = inputs.round(), outputs.round()
@@ -126,6 +127,23 @@ def test_proposals_above_a_threshold(room: int, at_once: int, ties: bool, monkey
             assert torch.equal(ours[there], theirs[there])
     assert there.any()
     assert not there.all()
+
+
+def test_proposals_with_a_normaliser_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then an extension can be above the bound of its prefix; once found, it is not lost in the next round."""
+    monkeypatch.setattr(proposals, "COLLECTED", 1)
+    for seed in range(6):
+        torch.manual_seed(seed)
+        inputs, outputs = random(1, 2, LARGE, scale=8.0), random(1, 6, LARGE, scale=8.0)
+        reach = random(1, 6, 2, scale=1e-3).double()
+        normaliser = log_normaliser(inputs, outputs) - 4e-3
+        with monkeypatch.context() as patch:
+            expected = propose(reach, RankedScores.of(inputs), RankedScores.of(outputs), normaliser, 3)
+            patch.setattr(kernels, "usable", lambda *_: True)
+            of_outputs = RankedScores.of_outputs(outputs)
+            found = propose(reach, RankedScores.of(inputs), of_outputs, normaliser, 3)
+        assert bool((found.score > -torch.inf).all())
+        torch.testing.assert_close(found.score, expected.score, rtol=0, atol=5e-3)
 
 
 @pytest.mark.parametrize(("Q", "I"), [(3, 5), (70, 20), (130, 70)])
@@ -161,7 +179,7 @@ def test_a_whole_search_of_a_large_vocabulary(
 ) -> None:
     """With copying, and with a channel so sure of its words that normalisers underflow."""
     torch.manual_seed(7)
-    V = 8 * LISTED
+    V = LARGE
     copies = [-1] * 5 + [*range(5, V)]
     models = SSNT(V, V, 6, bidirectional=True), SSNT(V, V, 6, copies=copies), LanguageModel(V, 6, 1)
     with torch.no_grad():
@@ -182,6 +200,7 @@ def test_a_whole_search_of_a_large_vocabulary(
         return result
 
     monkeypatch.setattr(fused_states, "log_normaliser", normaliser)
+    monkeypatch.setattr(lattices, "SCORES_AT_ONCE", 2 * V)  # what underflows is computed for two candidates at a time
     found = decoder.decode(inputs, n_best=2, align=False)
     for ours, theirs in zip(found, portable, strict=True):
         assert [h.tokens for h in ours] == [h.tokens for h in theirs]

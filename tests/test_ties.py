@@ -62,6 +62,7 @@ def settings(seed: int) -> tuple[list[int], dict[str, Any]]:
 def test_ties_are_broken_as_in_the_reference(room: int, listed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposals, "LOGITS_AT_ONCE", room)
     monkeypatch.setattr(proposals, "LISTED", listed)
+    monkeypatch.setattr(proposals, "LARGE", 8 * listed)
     ties = 0
     for seed in range(60):
         x, setting = settings(seed)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -285,6 +287,61 @@ def test_waiting_for_another_training(tmp_path: Path, monkeypatch: pytest.Monkey
     with locked_run(RunDirectory(Path(config.run_dir))):  # nobody holds it any more
         pass
     assert train_runs([config], lambda event: None, lambda line: None, wait=True) == []
+
+
+def test_waiting_makes_no_directory_ours(tmp_path: Path) -> None:
+    """Another process that refuses a directory holds its lock for a moment; what is in there stays."""
+    import threading
+
+    from noisychannel.training.lock import locked_run
+
+    config = toy_config(tmp_path, max_epochs=1)
+    place = Path(config.run_dir)
+    place.mkdir()
+    (place / "config.yaml").write_text("precious")
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with locked_run(RunDirectory(place)):
+            held.set()
+            done.wait(0.5)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait()
+    with pytest.raises(BadInputError, match="not a run directory"):
+        train_runs([config], lambda event: None, lambda line: None, wait=True)
+    other.join()
+    assert [path.name for path in place.iterdir()] == ["config.yaml"]
+    assert (place / "config.yaml").read_text() == "precious"
+
+
+def test_waiting_for_a_training_that_fails(tmp_path: Path) -> None:
+    """It removes the directory that it has made; who waits makes it again."""
+    import threading
+
+    from noisychannel.training.lock import locked_run
+
+    config, held = toy_config(tmp_path, max_epochs=1), threading.Event()
+
+    def fail() -> None:
+        with contextlib.suppress(RuntimeError), locked_run(RunDirectory(Path(config.run_dir))):
+            held.set()
+            time.sleep(0.5)
+            raise RuntimeError
+
+    other = threading.Thread(target=fail)
+    other.start()
+    held.wait()
+    assert train_runs([config], lambda event: None, lambda line: None, wait=True)
+    other.join()
+
+
+def test_one_directory_for_two_runs_is_refused(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, max_epochs=1)
+    same = replace(config, run_dir=f"{config.run_dir}/../{Path(config.run_dir).name}")
+    with pytest.raises(BadInputError, match="two runs cannot be trained in one directory"):
+        train_runs([config, same], lambda event: None, lambda line: None, wait=True)
 
 
 def test_vocabularies_of_another_run_make_models_interchangeable(tmp_path: Path) -> None:

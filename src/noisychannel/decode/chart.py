@@ -76,7 +76,7 @@ def first_table(models: Models, plan: SearchPlan, sentences: Sentences) -> Prefi
     if models.channel is not None:
         column, channel_state = ChannelColumn.empty(start), models.channel.start_inputs(B)
         for symbol_B in sentences.context.unbind(1):
-            read, channel_state = step_channel(models.channel, plan, sentences, packing, symbol_B, channel_state)
+            read, channel_state = step_channel(models.channel, sentences, packing, symbol_B, channel_state)
             column, _ = read_one_more(models.channel, plan, sentences, packing, column, read)
     start[:, :, 0] = 0.0
     bos_B = torch.full((B,), BOS, device=start.device)
@@ -241,7 +241,7 @@ def _score(
     column = channel = channel_state = None
     if models.channel is not None and table.column is not None:
         parents = table.channel_state.select(rows)
-        read, channel_state = step_channel(models.channel, plan, sentences, packing, symbol_N, parents, family)
+        read, channel_state = step_channel(models.channel, sentences, packing, symbol_N, parents, family)
         before = ChannelColumn(*(slot_rows(x, slot) for x in table.column))
         column, leave = read_one_more(models.channel, plan, sentences, packing, before, read)
         channel = sentences.at_last(leave)

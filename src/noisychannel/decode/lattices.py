@@ -12,7 +12,6 @@ from torch import Tensor
 
 from noisychannel import kernels
 from noisychannel.decode.columns import ChannelColumn, advance_channel
-from noisychannel.decode.lateness import needs_no_scores
 from noisychannel.decode.packing import Packing, slot_columns
 from noisychannel.decode.plan import SearchPlan
 from noisychannel.decode.sentences import Sentences
@@ -83,7 +82,6 @@ class ChannelStates(NamedTuple):
 
 def step_channel(
     channel: ChannelModel[Any],
-    plan: SearchPlan,
     sentences: Sentences,
     packing: Packing,
     symbols_N: Tensor,
@@ -99,8 +97,7 @@ def step_channel(
     if words is not None and isinstance(channel, SomeInputScores):
         states_NH, gate_NG, state = channel.advance_inputs(symbols_N, state, parents_N)
         return ChannelRead(gate_NG, words.of_candidates(channel, states_NH, symbols_N, packing)), state
-    assert sentences.channel is not None
-    if needs_no_scores(channel, plan.settings, sentences.channel.words.scores):
+    if sentences.channel_rows is not None and isinstance(channel, SomeInputScores):
         states_NH, gate_NG, state = channel.advance_inputs(symbols_N, state, parents_N)
         copied = channel.copied_inputs(states_NH, symbols_N)
         spread = None if copied is None else (packing.spread(copied[0]), packing.spread(copied[1]))
@@ -135,22 +132,24 @@ def _written(channel: ChannelModel[Any], plan: SearchPlan, sentences: Sentences,
     """a_i of the input's own symbols, minus log Z: [B,Q,I]."""
     assert sentences.channel is not None
     words = sentences.channel.words
-    target_BI = sentences.inputs if sentences.channel_words is None else sentences.channel_words.target
     if read.scores is not None:
+        target_BI = sentences.inputs if sentences.channel_words is None else sentences.channel_words.target
         return _written_from_scores(read.scores, target_BI, words, plan)
     assert read.states is not None
-    assert isinstance(channel, SomeInputScores)
     assert isinstance(channel, LateInputScores)
-    written_BQI = _written_from_states(channel, target_BI, words, read.states)
-    if bool(written_BQI.isnan().any()):
-        # Something underflowed: the long way, some sentences at a time.
-        B, Q, X = len(target_BI), read.states.symbols.shape[1], words.scores.shape[2]
-        room = SCORES_AT_ONCE if plan.logits_at_once is None else min(SCORES_AT_ONCE, plan.logits_at_once)
-        for first in range(0, B, size := max(1, room // (Q * X))):
-            some = slice(first, first + size)
-            scores_BQX = channel.input_scores(read.states.states[some], read.states.symbols[some])
-            those = Scaled(*(x[some] for x in words))
-            written_BQI[some] = _written_from_scores(scores_BQX, target_BI[some], those, plan)
+    written_BQI = _written_from_states(sentences, words, read.states)
+    inside_BI = torch.arange(written_BQI.shape[2], device=written_BQI.device) < sentences.lengths[:, None]
+    lost_B = (written_BQI.isnan() & inside_BI[:, None]).flatten(1).any(1)
+    # Something underflowed: the long way, some candidates of one sentence at a time.
+    X = words.scores.shape[2]
+    room = SCORES_AT_ONCE if plan.logits_at_once is None else min(SCORES_AT_ONCE, plan.logits_at_once)
+    for b in lost_B.nonzero().flatten().tolist():
+        those = Scaled(*(x[b : b + 1] for x in words))
+        for first in range(0, written_BQI.shape[1], size := max(1, room // X)):
+            some = slice(b, b + 1), slice(first, first + size)
+            scores_1QX = channel.input_scores(read.states.states[some], read.states.symbols[some])
+            again = _written_from_scores(scores_1QX, sentences.inputs[b : b + 1], those, plan)
+            written_BQI[some] = torch.where(written_BQI[some].isnan(), again, written_BQI[some])
     return written_BQI
 
 
@@ -158,14 +157,16 @@ def _written_from_scores(scores_BQX: Tensor, target_BI: Tensor, words: Scaled, p
     return slot_columns(scores_BQX, target_BI) - log_normaliser(scores_BQX, words, plan.settings.products)
 
 
-def _written_from_states(channel: SomeInputScores, inputs_BI: Tensor, words: Scaled, read: ChannelStates) -> Tensor:
+def _written_from_states(sentences: Sentences, words: Scaled, read: ChannelStates) -> Tensor:
     """From states; nan where a normaliser may have underflowed."""
     from noisychannel.kernels import states as fused
 
-    rows_VH = channel.input_words(torch.arange(words.scores.shape[2], device=inputs_BI.device))
-    log_Z_BQI = fused.log_normaliser(read.states, rows_VH, words.exp, words.max.squeeze(2), read.copied)
-    own_BQI = read.states @ rows_VH[inputs_BI].mT
+    rows = sentences.channel_rows
+    assert rows is not None
+    log_Z_BQI = fused.log_normaliser(read.states, rows.every, words.exp, words.max.squeeze(2), read.copied)
+    own_BQI = read.states @ rows.own.mT
     if read.copied is not None:
         symbol_BQ, amount_BQ = read.copied
-        own_BQI += torch.where(symbol_BQ[..., None] == inputs_BI[:, None], amount_BQ[..., None], 0.0)
+        same_BQI = symbol_BQ[..., None] == sentences.inputs[:, None]
+        own_BQI += torch.where(same_BQI, amount_BQ[..., None], 0.0)
     return own_BQI - log_Z_BQI

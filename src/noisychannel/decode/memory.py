@@ -36,6 +36,8 @@ PAIRS_AT_ONCE = 128
 """Pairs that a model is asked about together, at most."""
 DOUBLE = 8
 """Bytes of a score, and of an id."""
+PARTS = 1 << 26
+"""Bytes of sums that ``kernels.states`` computes in parts, at most."""
 USUAL_WIDTH = 0.6
 """Of the widest search that is possible: prefixes survive in several cells, and extensions are proposed in several. In
 the benchmarks it is 0.4."""
@@ -99,6 +101,8 @@ class ModelSizes:
     channel: bool
     late: bool
     """Whether only prefixes that may be extended are scored."""
+    fixed: int = 0
+    """For a search, whatever its width."""
 
     @staticmethod
     @torch.no_grad()
@@ -122,15 +126,18 @@ class ModelSizes:
                     "all models of a search must be trained with the same output vocabulary"
                 )
             prefix, scored = prefix + 6 * nbytes(after), scored + 3 * nbytes(log_prob)
-        candidate = 0
+        candidate = fixed = 0
         if models.channel is not None:
             read, state = models.channel.step_inputs(bos, models.channel.start_inputs(1))
             position += 6 * nbytes(read.scores) + 12 * nbytes(read.gate)
             candidate = 6 * nbytes(read.gate) + 6 * nbytes(state)
-            if not needs_no_scores(models.channel, settings, read.scores):
+            if needs_no_scores(models.channel, settings, read.scores):
+                # The rows of all symbols, in float32 and float16, and the parts of sums.
+                fixed = read.scores.shape[1] * nbytes(models.channel.input_words(bos)) * 3 // 2 + PARTS
+            else:
                 candidate += 4 * nbytes(read.scores)
         late = scores_late(models.direct, settings, V)
-        return ModelSizes(V, position, prefix, scored, candidate, models.channel is not None, late)
+        return ModelSizes(V, position, prefix, scored, candidate, models.channel is not None, late, fixed)
 
 
 @dataclass(frozen=True)
@@ -194,7 +201,7 @@ class Budget:
     @property
     def room(self) -> int:
         """For everything else."""
-        return self.memory * 4 // 5
+        return max(0, self.memory * 4 // 5 - self.sizes.fixed)
 
     @property
     def logits_at_once(self) -> int:

@@ -43,7 +43,7 @@ class NextWords(NamedTuple):
     chosen: Chosen | None
     """Which prefixes; None for all of the table."""
     slack: Tensor | None
-    """``slack_of`` the scores with which the table reaches its cells, if it was needed."""
+    """``slack_of`` the scores with which the table reaches its cells, unless it is what ``propose`` assumes."""
     least: Tensor | None
     """A score below the K1-th proposal of each cell, if it was needed: [B,I]."""
 
@@ -110,13 +110,15 @@ def next_words(
             sentences.direct.words, table.output_scores if scaled is None else scaled, plan.settings.products
         )
         ranked = RankedScores.of(table.output_scores, None if scaled is None else scaled.max)
-        return NextWords(ranked, normaliser_BIP, None, None, None)
+        products = plan.settings.products
+        slack = None if products == "ieee" else slack_of(reach_BPI, products)
+        return NextWords(ranked, normaliser_BIP, None, slack, None)
     assert isinstance(direct, LateOutputScores)
     best_BI, slot_BI = reach_BPI.max(dim=1)
     slots_P = torch.arange(reach_BPI.shape[1], device=slot_BI.device)
     # A cell that nothing reaches has slot 0, too: it must not hide that slot from the cells that it is the best of.
     first_BP = ((slot_BI[:, None] == slots_P[:, None]) & (best_BI > -torch.inf)[:, None]).any(2)
-    slack = slack_of(reach_BPI)
+    slack = slack_of(reach_BPI, plan.settings.products)
     score = partial(_scored, direct, plan, sentences, table, require_memory)
     least_BI = _least(score, plan, sentences, first_BP, best_BI, slot_BI) - slack
     needed_BP = (reach_BPI > least_BI[:, None]).any(2) & table.packing.filled

@@ -57,7 +57,7 @@ def _refused(index: int, error: SearchTooLargeError, refuse: Refuse | None) -> l
     """No outputs of one input."""
     if refuse is None:
         raise error
-    refuse(index, error)
+    refuse(index, error.with_traceback(None))  # whose frames hold the tensors of the search
     return [[]]
 
 
@@ -103,6 +103,7 @@ def _search_or_halve(
     except torch.OutOfMemoryError:
         if B == 1:
             raise
+    if device.type == "cuda":
         torch.cuda.empty_cache()
     outputs: list[list[Hypothesis]] = []
     for half in torch.arange(B, device=device).chunk(2):

@@ -25,6 +25,7 @@ at a time, L symbols of a list, N prefixes of all sentences, K = K1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from torch import Tensor
 
 from noisychannel import kernels
 from noisychannel.decode.lateness import LARGE
+from noisychannel.precision import SearchProducts
 
 LOGITS_AT_ONCE = 1 << 24
 """Elements of the [R,M,V] block, at most: bounds memory."""
@@ -46,6 +48,8 @@ COLLECTED = 48
 """Extensions above a threshold that there is room for, for each proposal."""
 SLACK = 1e-4
 """Nats by which rounding may make a bound wrong."""
+ROUGH_SLACK: Mapping[SearchProducts, float] = {"ieee": SLACK, "tf32": 5e-3, "bf16": 5e-2}
+"""The same of a bound with a normaliser: it may be too small by as much, and log q above 0."""
 ROUNDING = 8
 """The same in units of the last place of the largest score, which counts if weights are huge."""
 
@@ -121,7 +125,7 @@ def propose(
             return found
     log_q_BIP = inputs_BIV.best[..., :1] + outputs_BPV.best[..., 0][:, None] - normaliser_BIP
     bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P)
-    bound_CP += slack_of(reach_BPI) if slack is None else slack
+    bound_CP += slack_of(reach_BPI, "ieee") if slack is None else slack
     bound_CP, order_CP = bound_CP.sort(dim=1, descending=True)
     ahead_CP = (reach_BPI.mT - normaliser_BIP).reshape(B * I, P).gather(1, order_CP)
     first_C1 = P * torch.arange(B, device=order_CP.device).repeat_interleave(I)[:, None]
@@ -135,7 +139,7 @@ def propose(
     best = _Best(*(x[:, :k1] for x in best))
     if len(tied):
         # Every extension that equals one of the best has a prefix whose bound is above the K1-th.
-        M = int((bound_CP[tied] > best.score[tied, -1:]).sum(1).max())
+        M = max(1, int((bound_CP[tied] > best.score[tied, -1:]).sum(1).max()))
         for rows in tied.split(max(1, at_once // (M * V))):
             prefix_RM, place = cells.prefix[rows, :M].sort(dim=1)
             block = _Block(rows, prefix_RM, ahead_CP[rows, :M].gather(1, place), cells.inputs, cells.outputs)
@@ -195,7 +199,10 @@ def _collects(outputs: Tensor) -> bool:
 
 
 def _collected(cells: _Cells, least_C: Tensor | None, number: int, at_once: int) -> _Best:
-    """The best ``number`` extensions of each cell, among those that a kernel finds above a threshold."""
+    """The best ``number`` extensions of each cell, among those that a kernel finds above a threshold.
+
+    Until the end a prefix is its place in the order of the bounds.
+    """
     from noisychannel.kernels import search as fused
 
     places = COLLECTED * number
@@ -209,21 +216,23 @@ def _collected(cells: _Cells, least_C: Tensor | None, number: int, at_once: int)
     for rows in every.split(max(1, at_once // (4 * places))):
         least_R = least_C[rows]
         while len(rows):
-            prefix_RP, reached_R = cells.prefix[rows], (cells.bound[rows] > least_R[:, None]).sum(1)
+            before, least_R1 = best.select(rows), least_R[:, None]
+            # What was found above the threshold is found again, even if rounding made the bound of its prefix wrong.
+            again_R = (before.prefix + 1).masked_fill(before.score <= least_R1, 0).amax(1)
+            reached_R = torch.maximum((cells.bound[rows] > least_R1).sum(1), again_R)
             score, place, found_R = fused.collect(
-                *words, prefix_RP, cells.ahead[rows], reached_R, rows, least_R, places
+                *words, cells.prefix[rows], cells.ahead[rows], reached_R, rows, least_R, places
             )
             score, chosen = score.topk(number, dim=1)
             place = place.gather(1, chosen)
-            above = _Best(score, prefix_RP.gather(1, place // V), place % V)
+            above = _Best(score, place // V, place % V)
             # What equals the threshold was found before it was the threshold.
-            before = best.select(rows)
-            equal = before.score == least_R[:, None]
+            equal = before.score == least_R1
             after = before._replace(score=before.score.masked_fill(~equal, -torch.inf)).merge(above)
             best.put(rows, after)
             crowded = (found_R > places).nonzero().squeeze(1)
             rows, least_R = rows[crowded], after.score[crowded, -1]
-    return best
+    return best._replace(prefix=cells.prefix.gather(1, best.prefix))
 
 
 def _above_threshold(
@@ -273,10 +282,10 @@ def _above_threshold(
     return Proposals(*(torch.from_numpy(x).view(B, I, k1) for x in found))
 
 
-def slack_of(reach_BPI: Tensor) -> Tensor:
+def slack_of(reach_BPI: Tensor, products: SearchProducts) -> Tensor:
     """How much higher than a bound an extension may be, because of rounding."""
     largest = reach_BPI.masked_fill(reach_BPI.isinf(), 0.0).abs().amax()
-    return SLACK + ROUNDING * torch.finfo(reach_BPI.dtype).eps * largest
+    return ROUGH_SLACK[products] + ROUNDING * torch.finfo(reach_BPI.dtype).eps * largest
 
 
 class _Best(NamedTuple):

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from noisychannel.decode.channel_words import ChannelWords
+from noisychannel.decode.lateness import needs_no_scores
 from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.proposals import RankedScores
 from noisychannel.ids import EOS, PAD
 from noisychannel.joint import Scaled
-from noisychannel.models.protocols import Side
+from noisychannel.models.protocols import Side, SomeInputScores
 
 
 class ScaledSide(NamedTuple):
@@ -34,6 +35,23 @@ class ScaledSide(NamedTuple):
 
     def select(self, rows: Tensor) -> ScaledSide:
         return ScaledSide(Scaled(*(x[rows] for x in self.words)), self.gate[rows])
+
+
+class ChannelRows(NamedTuple):
+    """What the channel's states are multiplied by, if its scores are never written (``lateness``)."""
+
+    every: Tensor
+    """The rows of all symbols, in float16: [X,H]."""
+    own: Tensor
+    """Those of the input's own symbols: [B,I,H]."""
+
+    @staticmethod
+    def of(channel: SomeInputScores, inputs_BI: Tensor, symbols: int) -> ChannelRows:
+        every = torch.arange(symbols, device=inputs_BI.device)
+        return ChannelRows(channel.input_words(every).half(), channel.input_words(inputs_BI))
+
+    def select(self, rows: Tensor) -> ChannelRows:
+        return ChannelRows(self.every, self.own[rows])
 
 
 class Sentences(NamedTuple):
@@ -55,6 +73,8 @@ class Sentences(NamedTuple):
     """The channel is going to write the input."""
     channel_words: ChannelWords | None
     """The words that the channel's softmax runs over, if not all."""
+    channel_rows: ChannelRows | None
+    """If its scores are never written."""
     written: Tensor | None
     """The channel's scores c_i of the input's own symbols, as far as they depend on the input: [B,1,I]."""
     context: Tensor
@@ -84,6 +104,7 @@ class Sentences(NamedTuple):
             self.proposable.select(rows),
             None if self.channel is None else self.channel.select(rows),
             None if self.channel_words is None else self.channel_words.select(rows),
+            None if self.channel_rows is None else self.channel_rows.select(rows),
             None if self.written is None else self.written[rows],
             self.context[rows],
             self.padded,
@@ -106,13 +127,15 @@ def read_sentences(
     # EOS may be proposed in the last column only.
     last_BI = torch.arange(inputs_BI.shape[1], device=device) == (lengths - 1)[:, None]
     proposable[:, :, EOS].masked_fill_(~last_BI, -torch.inf)
-    channel = words = written = None
+    channel = words = channel_rows = written = None
     if models.channel is not None:
         side = models.channel.read_outputs(inputs_BI)
         if plan.settings.channel_words is not None:
             words = ChannelWords.of(models.channel, inputs_BI, side.scores.shape[2], plan.settings.channel_words)
             side = side._replace(scores=words.of_inputs(side.scores))
         channel = ScaledSide.of(side)
+        if needs_no_scores(models.channel, plan.settings, side.scores):
+            channel_rows = ChannelRows.of(models.channel, inputs_BI, side.scores.shape[2])
         target_BI = inputs_BI if words is None else words.target
         written = channel.words.scores.gather(2, target_BI[:, :, None]).mT
     return Sentences(
@@ -124,6 +147,7 @@ def read_sentences(
         proposable=RankedScores.of(proposable),
         channel=channel,
         channel_words=words,
+        channel_rows=channel_rows,
         written=written,
         context=torch.tensor([list(ids) for ids in contexts], dtype=torch.long, device=device),
         padded=any(len(ids) < inputs_BI.shape[1] for ids in inputs),

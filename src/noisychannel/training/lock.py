@@ -8,7 +8,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -32,11 +32,10 @@ def locked_run(run: RunFiles, wait: bool = False) -> Iterator[Lock]:
     if run.path.exists() and not run.path.is_dir():
         raise BadInputError(f"run_dir: {run.path} is a file; choose another run_dir")
     try:
-        run.path.mkdir(parents=True, exist_ok=True)
-        begun = file.exists()
-        empty = not any(run.path.iterdir())
+        lock, begun = _acquire(file, math.inf if wait else SECONDS_FOR_LOCK)
+        # Only now: whoever held the lock before may have filled the directory, or emptied it.
+        empty = all(path == file for path in run.path.iterdir())
         ours = begun or empty or run.header_file.exists()
-        lock = _acquire(file, math.inf if wait else SECONDS_FOR_LOCK)
     except OSError as error:
         raise cannot_write(run.path, error) from error
     with lock:
@@ -48,15 +47,22 @@ def locked_run(run: RunFiles, wait: bool = False) -> Iterator[Lock]:
             if not left_over or [p.name for p in run.path.iterdir()] == [file.name]:
                 file.unlink(missing_ok=True)
             if empty and not any(run.path.iterdir()):
-                run.path.rmdir()
+                with suppress(OSError):  # another process has just locked it
+                    run.path.rmdir()
 
 
-def _acquire(file: Path, patience: float) -> IO[bytes]:
-    """Lock a file. The processes of a training that was killed hold the lock for a moment longer."""
+def _acquire(file: Path, patience: float) -> tuple[IO[bytes], bool]:
+    """Lock a file, and say whether it was there. The processes of a training that was killed hold the lock for a moment
+    longer."""
     deadline = time.monotonic() + patience
     while True:
+        file.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
-            lock = stack.enter_context(_open_lock(file))
+            try:
+                lock, was_there = _open_lock(file)
+            except FileNotFoundError:  # whoever held the lock has just removed the directory
+                continue
+            stack.enter_context(lock)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -70,13 +76,18 @@ def _acquire(file: Path, patience: float) -> IO[bytes]:
             # Whoever held the lock may have removed the file since it was opened.
             if file.exists() and file.lstat().st_ino == os.fstat(lock.fileno()).st_ino:
                 stack.pop_all()
-                return lock
+                return lock, was_there
 
 
-def _open_lock(file: Path) -> IO[bytes]:
-    """Open a lock, or create it. A link is not followed, and nothing else than a regular file is opened."""
+def _open_lock(file: Path) -> tuple[IO[bytes], bool]:
+    """Open a lock, or create it, and say whether it was there. A link is not followed, and nothing else than a regular
+    file is opened."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        try:
+            descriptor, was_there = os.open(file, flags | os.O_CREAT | os.O_EXCL, 0o644), False
+        except FileExistsError:
+            descriptor, was_there = os.open(file, flags), True
     except OSError:
         if file.is_symlink() or (file.exists() and not file.is_file()):
             raise _not_a_lock(file) from None
@@ -84,7 +95,7 @@ def _open_lock(file: Path) -> IO[bytes]:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise _not_a_lock(file)
-    return os.fdopen(descriptor, "r+b", buffering=0)
+    return os.fdopen(descriptor, "r+b", buffering=0), was_there
 
 
 def _not_a_lock(file: Path) -> BadInputError:

@@ -86,13 +86,15 @@ def train_runs(
     ``wait``: if another process trains one of them, wait until it has ended, and train what it has left.
     """
     with ExitStack() as stack:
-        runs = {config.run_dir: RunDirectory(Path(config.run_dir)) for config in configs}
+        places = [Path(config.run_dir).resolve() for config in configs]
+        if len(set(places)) < len(places):
+            raise BadInputError("run_dir: two runs cannot be trained in one directory; choose another run_dir")
         # In the same order in all processes: none holds what another needs while it waits for what that one holds.
-        locks = {name: stack.enter_context(locked_run(runs[name], wait)) for name in sorted(runs)}
+        locks = {place: stack.enter_context(locked_run(RunDirectory(place), wait)) for place in sorted(places)}
         jobs: list[Job] = []
-        for config in configs:
-            run = runs[config.run_dir]
-            own = _prepare_run(run, config, say, overwrite, locks[config.run_dir].begun)
+        for config, place in zip(configs, places, strict=True):
+            run = RunDirectory(Path(config.run_dir))
+            own = _prepare_run(run, config, say, overwrite, locks[place].begun)
             jobs += [_named(job, run) for job in own] if len(configs) > 1 else own
         if not jobs:
             return []

@@ -164,7 +164,7 @@ class FewPairs(Experiment):
     def _prepare_vocabularies(self, part: str) -> None:
         for config in (self._vocabularies(part, False), self._vocabularies(part, True)):
             if not (Path(config.run_dir) / "run.json").exists():
-                prepare_run(config, lambda line: None)
+                prepare_run(config, lambda line: None, wait=True)
 
     def _give_inputs(self, reverse: Sequence[tuple[RunSpec, str]]) -> None:
         """Write the files of words with inputs."""

@@ -133,7 +133,7 @@ class Inflection(Experiment):
         """The run with the vocabularies is prepared first; it is trained only if a row needs it."""
         config = self.config(self.vocabularies)
         if not (Path(config.run_dir) / "run.json").exists():
-            prepare_run(config, self.setup.say)
+            prepare_run(config, self.setup.say, wait=True)
         few.give_inputs(self, runs)
         super().train(runs)
 

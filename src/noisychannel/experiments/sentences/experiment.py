@@ -152,7 +152,7 @@ class SentenceExperiment(Experiment):
         if file not in self._written:
             file.parent.mkdir(parents=True, exist_ok=True)
             text = "".join(f"{line}\n" for line in lines)
-            if not (file.exists() and file.read_text(encoding="utf-8") == text):
+            if not (file.exists() and file.read_bytes() == text.encode()):
                 write_text(file, text)
             self._written.add(file)
         return str(file)
