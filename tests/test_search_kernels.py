@@ -131,8 +131,8 @@ def test_proposals_above_a_threshold(room: int, at_once: int, ties: bool, monkey
 
 def test_proposals_with_a_normaliser_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then an extension can be above the bound of its prefix; once found, it is not lost in the next round."""
-    monkeypatch.setattr(proposals, "COLLECTED", 1)
-    for seed in range(6):
+    monkeypatch.setattr(proposals, "COLLECTED", 4)
+    for seed in range(2):
         torch.manual_seed(seed)
         inputs, outputs = random(1, 2, LARGE, scale=8.0), random(1, 6, LARGE, scale=8.0)
         reach = random(1, 6, 2, scale=1e-3).double()
@@ -172,8 +172,7 @@ def test_a_normaliser_that_underflows_is_no_number() -> None:
     assert found.isnan()[0].tolist() == [[False, True, True], [True, False, True]]
 
 
-@pytest.mark.parametrize("products", ["ieee", "tf32"])
-@pytest.mark.parametrize("scale", [1.0, 500.0], ids=["smooth", "sharp"])
+@pytest.mark.parametrize(("products", "scale"), [("ieee", 1.0), ("tf32", 1.0), ("tf32", 500.0)])
 def test_a_whole_search_of_a_large_vocabulary(
     products: SearchProducts, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
