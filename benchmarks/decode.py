@@ -22,7 +22,9 @@ def main() -> None:
     parser.add_argument("--settings", default="characters,words", help="also words-30k and headlines")
     parser.add_argument("--batches", default="1,64", help="sentences decoded together")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--products", default="tf32", help="beside ieee in precision and profile: tf32, bf16")
+    parser.add_argument(
+        "--products", default="tf32", choices=("tf32", "bf16"), help="stands beside ieee in precision and profile"
+    )
     options = parser.parse_args()
     if (options.run is None) != (options.words is None):
         parser.error("--run and --words go together: the models, and what they are to decode")

@@ -124,7 +124,7 @@ def _normalise(
         # One product per piece: a product of few rows and very many columns would leave most of the GPU idle.
         part_BSIJ = _products(input_exp.flatten(0, 1), output_exp.flatten(0, 1).mT)
         parts = part_BSIJ, input_max_BSI, output_max_BSJ
-        sizes = I, J, V, input_exp.shape[1], _threshold(V)
+        sizes = I, J, V, input_exp.shape[1], underflow_threshold(V)
         block_J = min(32, _block(J))
         finish[(B * I * triton.cdiv(J, block_J),)](
             input_scores, output_scores, *parts, targets, *done, *sizes, BLOCK_J=block_J, **FINISH
@@ -150,7 +150,8 @@ def _pieces(scores_BIV: Tensor, factors: torch.dtype) -> tuple[Tensor, Tensor]:
     return exp_BSIW, max_BSI
 
 
-def _threshold(vocab_size: int) -> float:
+def underflow_threshold(vocab_size: int) -> float:
+    """A product of exponentials that is smaller may have lost its largest terms."""
     finfo = torch.finfo(torch.float32)
     return vocab_size * finfo.tiny / finfo.eps
 

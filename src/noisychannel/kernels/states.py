@@ -29,6 +29,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from noisychannel.kernels.joint import underflow_threshold
+
 TILE: dict[str, Any] = {"BLOCK_V": 128, "BLOCK_H": 64, "num_warps": 8, "num_stages": 2}
 """How the kernel is compiled."""
 BLOCKS_Q = 64, 128
@@ -78,18 +80,13 @@ def log_normaliser(
             )
     largest_BQ = max_SBQ.amax(0)
     total_BQI = sum_SBQI[0] if S == 1 else (sum_SBQI * (max_SBQ - largest_BQ).exp_()[..., None]).sum(0)
-    total_BQI = total_BQI.masked_fill(total_BQI < _threshold(V), torch.nan)
+    total_BQI = total_BQI.masked_fill(total_BQI < underflow_threshold(V), torch.nan)
     return total_BQI.log_() + largest_BQ[..., None] + other_max_BI[:, None]
 
 
 def _block(sizes: tuple[int, ...], positions: int) -> int:
     """The smallest size that takes all positions; the largest if none does."""
     return next((size for size in sizes if size >= positions), sizes[-1])
-
-
-def _threshold(vocab_size: int) -> float:
-    finfo = torch.finfo(torch.float32)
-    return vocab_size * finfo.tiny / finfo.eps
 
 
 @triton.jit(do_not_specialize=["B", "Q", "I", "tiles_of_part"])
