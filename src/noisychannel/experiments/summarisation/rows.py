@@ -62,10 +62,11 @@ WITH_LM = _row("direct + LM + bias", "direct+lm")
 FULL_UNI = _row("direct + channel + LM + bias (uni)", "direct+channel+lm", "uni")
 FULL = _row("direct + channel + LM + bias (bi)", "direct+channel+lm")
 
-WITHOUT_LM = (SEQ2SEQ, ATTENTION, DIRECT_UNI, DIRECT)
+WITHOUT_ALIGNMENT = (SEQ2SEQ, ATTENTION)
+"""They need no model of other rows. Trained beside SSNTs, attention is several times slower than alone."""
 WITH_LANGUAGE_MODEL = (NOISY_UNI, NOISY, WITH_LM, FULL_UNI, FULL)
-PAPER = (*WITHOUT_LM, *WITH_LANGUAGE_MODEL)
-"""The rows of the paper, and the two baselines with models."""
+PAPER = (DIRECT_UNI, DIRECT, *WITH_LANGUAGE_MODEL)
+"""The rows of the paper."""
 
 
 def seed_rows(setting: str) -> tuple[SystemRow, ...]:
@@ -141,6 +142,7 @@ BLOCKS: dict[str, tuple[SystemRow, ...]] = {
     "table": (*BASELINES, *PAPER),
     "few": in_setting(PAPER, FEW),
     "paired": (*in_setting(WITH_LANGUAGE_MODEL, ALL_PAIRED), *in_setting(WITH_LANGUAGE_MODEL, FEW_PAIRED)),
+    "seq2seq": (*WITHOUT_ALIGNMENT, *in_setting(WITHOUT_ALIGNMENT, FEW)),
     "seeds": seed_rows(ALL),
     "few-seeds": seed_rows(FEW),
     "search": search_rows(),
