@@ -266,6 +266,7 @@ def test_equals_the_reference(search: str, bidirectional: bool) -> None:
             "k2": k2,
             "max_length": max_length,
             "search": search,
+            "look_ahead": seed % 3 > 0,
         }
         expected = ReferenceDecoder(**arguments, recombine=True).decode(x)
         for n_best in (1, 4, 1000):
@@ -329,16 +330,45 @@ def test_contexts_are_read_before_the_output(lm_reads: bool) -> None:
         assert_same(reranked[: len(found)], expected)
 
 
+@pytest.mark.parametrize("direct", [0.0, 1.0])
+def test_looking_ahead_finds_better_outputs_of_long_inputs(direct: float) -> None:
+    # With the proposals of the paper, prefixes that have read little of the input take the places of the others.
+    weights = Weights(direct, 1.0, 1.0, 0.5)
+    rng, gains = random.Random(5), []
+    for seed in range(700, 712):
+        models = reluctant(random_models(seed, 8, bidirectional=True, scale=1.0))
+        inputs = [[*rng.choices(range(3, 7), k=14), EOS] for _ in range(3)]
+        decoders = [
+            NoisyChannelDecoder(
+                **models.for_weights(weights), weights=weights, k1=6, k2=3, max_length=12, look_ahead=look_ahead
+            )
+            for look_ahead in (False, True)
+        ]
+        best = [[found[0].score for found in decoder.decode(inputs)] for decoder in decoders]
+        gains += [ahead - literal for literal, ahead in zip(*best, strict=True)]
+    better, worse = sum(gain > 1e-9 for gain in gains), sum(gain < -1e-9 for gain in gains)
+    assert sum(gains) > 5.0
+    assert better >= 3 * worse
+    assert better >= 5
+
+
 # --- 4. the batch ----------------------------------------------------------------------------------------------------
 
 
 BATCH_SETTINGS = [
     {"search": "viterbi", "weights": ALL, "k1": 4, "k2": 2, "max_length": 6},
     {"search": "marginal", "weights": ALL, "k1": 3, "k2": 3, "max_length": 6},
-    {"search": "marginal", "weights": Weights(0.0, 1.0, 1.0, 1.0), "k1": 5, "k2": 2, "max_length": 8},
+    {
+        "search": "marginal",
+        "weights": Weights(0.0, 1.0, 1.0, 1.0),
+        "k1": 5,
+        "k2": 2,
+        "max_length": 8,
+        "look_ahead": True,
+    },
     {"search": "viterbi", "weights": Weights(1.0, 0.0, 0.5, -0.5), "k1": 6, "k2": 3},
     {"search": "viterbi", "weights": Weights(1.0, 0.7, 0.0, 2.0), "k1": 2, "k2": 1, "max_length": 5}
-    | {"channel_alignment": "viterbi"},
+    | {"channel_alignment": "viterbi", "look_ahead": True},
 ]
 
 

@@ -110,6 +110,7 @@ def test_finish_returns_what_the_batch_decoder_returns(search: str, channel_alig
             "max_length": rng.randint(1, 3 if k1 > 100 else 6),
             "search": search,
             "channel_alignment": channel_alignment,
+            "look_ahead": seed % 2 == 1,
         }
         (expected,) = NoisyChannelDecoder(**setting).decode([[*x, EOS]], n_best)
         progress, found = online(online_decoder(**setting), x, n_best)
@@ -133,6 +134,7 @@ def test_inputs_of_every_length_with_every_option(x: list[int]) -> None:
         "max_length": 6,
         "barred": [5],
         "allow_unk": True,
+        "look_ahead": len(x) > 1,
     }
     found = online(online_decoder(**setting), x, 20)[1]
     same(found, NoisyChannelDecoder(**setting).decode([[*x, EOS]], 20)[0])

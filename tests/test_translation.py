@@ -42,6 +42,7 @@ from noisychannel.experiments.translation.rows import (
     PLAIN,
     REFERENCES,
     WIDEST,
+    WITH_BIAS,
     WITH_LM,
 )
 from noisychannel.experiments.translation.scale import TranslationScale
@@ -265,7 +266,7 @@ def results(experiment: Translation) -> dict:
         return tuple(row for row in BLOCKS[block] if any(name in row.name for name in names))
 
     blocks = {
-        "table": (ATTENTION, DIRECT, NOISY, WITH_LM, FULL),
+        "table": (ATTENTION, DIRECT, WITH_BIAS, NOISY, WITH_LM, FULL),
         "lm-data": named("lm-data", f"{FULL.name}, 184000"),
         "bias": BLOCKS["bias"],
         "search": (PLAIN, WIDEST, REFERENCES),

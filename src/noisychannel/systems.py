@@ -207,14 +207,14 @@ def unused_settings(proposers: Iterable[str], with_channel: bool, reranks: bool 
     unused: dict[str, str] = {}
     if "direct" not in proposers:
         unused |= dict.fromkeys(
-            ("k1", "search", "lm_proposals", "products", "channel_words"),
+            ("k1", "search", "look_ahead", "lm_proposals", "products", "channel_words"),
             f"the beam search of {' and '.join(proposers)} has no use for it",
         )
     if not with_channel:
-        unused |= dict.fromkeys(("channel_alignment", "channel_words"), "the channel has no weight")
+        unused |= dict.fromkeys(("channel_alignment", "look_ahead", "channel_words"), "the channel has no weight")
     if reranks:
-        searched = ("k1", "k2", "max_length", "max_growth", "lm_proposals", "allow_unk", "products", "channel_words")
-        unused |= dict.fromkeys(searched, "nothing is searched with --rerank")
+        searched = ("k1", "k2", "max_length", "max_growth", "look_ahead", "lm_proposals", "allow_unk", "products")
+        unused |= dict.fromkeys((*searched, "channel_words"), "nothing is searched with --rerank")
     return unused
 
 

@@ -40,7 +40,7 @@ from noisychannel.decode.next_words import NextWords, next_words
 from noisychannel.decode.packing import Packing, slot_columns, slot_rows
 from noisychannel.decode.plan import Models, SearchPlan
 from noisychannel.decode.proposals import Proposals, RankedScores, propose
-from noisychannel.decode.selection import complete, still_open, survivors
+from noisychannel.decode.selection import complete, partial_channel, still_open, survivors
 from noisychannel.decode.sentences import Sentences
 from noisychannel.decode.sources import NextSymbols, SourceStart, next_symbols, require_numbers
 from noisychannel.decode.table import Candidates, PrefixTable
@@ -108,14 +108,15 @@ def step(
     """From the prefixes of ``length`` - 1 to those of ``length``."""
     _require_memory(plan, sentences, table, length)
     emit_NI = emissions(models.direct, sentences.direct.gate, table.output_gate, table.packing, built_is_output=True)
+    objective = table.objective
+    ahead = _ahead(plan, sentences, table) if length > 1 else None
+    if ahead is not None:
+        objective = objective - ahead
     reach, reach_direct = reach_both(
-        table.packing.spread(emit_NI),
-        table.objective,
-        table.direct,
-        sentences.lengths,
-        plan.over_direct,
-        sentences.padded,
+        table.packing.spread(emit_NI), objective, table.direct, sentences.lengths, plan.over_direct, sentences.padded
     )
+    if ahead is not None:
+        reach = reach + ahead
     # A1, A3: the K1 best extensions of each cell.
     words = next_words(
         models.direct, plan, sentences, table, reach, partial(_require_memory, plan, sentences, table, length)
@@ -148,6 +149,17 @@ def step(
     objective_BQI = surviving_BQI.masked_fill(~open_B[:, None, None], -torch.inf)
     after = _next_table(models, plan, sentences, table, candidates, objective_BQI, order_BQ)
     return ChartStep(after, answers, proposals, by_direct, candidates, ended, surviving_BQI, open_B)
+
+
+def _ahead(plan: SearchPlan, sentences: Sentences, table: PrefixTable) -> Tensor | None:
+    """With ``look_ahead``: what the channel adds to the objective of a prefix in every cell, [B,P,I].
+
+    A prefix that moves from its cell to another is then ranked there by what it explains up to the other cell. The
+    empty prefix explains nothing, and has no rivals.
+    """
+    if not plan.settings.look_ahead or table.column is None:
+        return None
+    return plan.ahead(partial_channel(table.column.written, sentences.lengths))
 
 
 def _require_memory(

@@ -85,7 +85,9 @@ class OnlineTable(NamedTuple):
     objective: Tensor
     """O in the cells in which a prefix survived, else -inf: [P,I]."""
     reach_objective: Tensor
-    """S(i) + log e(i) + ⊕_{k≤i} (O(k) - S(k)) at the newest i, over cells k since it was dropped last: [P,1]."""
+    """S(i) + log e(i) + ⊕_{k≤i} (O(k) - S(k)) at the newest i, over cells k since it was dropped last: [P,1].
+
+    With ``look_ahead`` without the channel's part of O(k)."""
     reach: Tensor
     """The same of the direct column: log q(prefix, the next symbol is emitted at i | x_1..x_i), whole: [P,I]."""
     emit_logit: Tensor
@@ -227,10 +229,13 @@ def _not_yet_run(before: NextSymbols, parent: Tensor) -> NextSymbols:
     return NextSymbols(None if log_prob is None else torch.zeros_like(log_prob), state)
 
 
-def surviving(plan: SearchPlan, table: OnlineTable, rows: Tensor, objective_R: Tensor) -> OnlineTable:
-    """The prefixes ``rows`` survive in the newest cell, with the given O."""
-    here = torch.full_like(table.reach_objective, -torch.inf).index_copy(0, rows, objective_R[:, None])
-    reach_objective = plan.over_direct.plus(table.reach_objective, here + F.logsigmoid(table.emit_logit))
+def surviving(
+    plan: SearchPlan, table: OnlineTable, rows: Tensor, objective_R: Tensor, reaching_R: Tensor
+) -> OnlineTable:
+    """The prefixes ``rows`` survive in the newest cell, with the given O, and the part of it that they take along."""
+    nowhere = torch.full_like(table.reach_objective, -torch.inf)
+    here, reaching = (nowhere.index_copy(0, rows, x[:, None]) for x in (objective_R, reaching_R))
+    reach_objective = plan.over_direct.plus(table.reach_objective, reaching + F.logsigmoid(table.emit_logit))
     return table._replace(objective=side_by_side(table.objective[:, :-1], here), reach_objective=reach_objective)
 
 

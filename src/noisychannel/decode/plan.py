@@ -15,6 +15,9 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.models.protocols import ChannelModel, DirectModel, PrefixTerm
 from noisychannel.semirings import Log, Max, Semiring
 
+UNEXPLAINED = -1e6
+"""In nats: what counts for an input that the channel cannot explain by a partial output."""
+
 
 @dataclass(frozen=True)
 class Models:
@@ -64,6 +67,14 @@ class SearchPlan:
     def over_channel(self) -> Semiring:
         """How alignments of the channel join: ``channel_alignment``."""
         return Max() if self.settings.channel_alignment == "viterbi" else Log()
+
+    def ahead(self, channel: Tensor) -> Tensor:
+        """What the channel's scores of partial outputs add to the objective, as ``look_ahead`` counts them.
+
+        A channel that rules out what has been read so far may allow it after one more symbol, so -inf becomes a
+        number below all others. Slots without a prefix, which may have any score, must not become nan.
+        """
+        return self.weights.channel * channel.nan_to_num(nan=UNEXPLAINED, neginf=UNEXPLAINED)
 
     def bounded(self, models: Models) -> bool:
         """Whether no term of a hypothesis can make up for a loss, so that the search may stop early.

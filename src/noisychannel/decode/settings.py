@@ -22,6 +22,7 @@ class SearchKeywords(TypedDict, total=False):
     max_growth: int | None
     search: Alignments
     channel_alignment: Alignments
+    look_ahead: bool
     lm_proposals: int
     allow_unk: bool | None
     memory: float | None
@@ -43,6 +44,9 @@ class SearchSettings:
         search: Whether an output is scored by the direct model's best alignment (viterbi, as in the paper) or by the
             sum over its alignments (marginal).
         channel_alignment: The same for the channel; marginal is exact, viterbi is equation (3) of the paper.
+        look_ahead: Rank the extensions that are proposed for a cell by how well, to the channel, their prefixes explain
+            the input up to that cell. Without, as in the paper, prefixes are compared as they stood in their own cells:
+            those that had little of the input to explain look best, and take all places if the input is long.
         lm_proposals: Further proposals for each cell, by the language model. They compete for the k2 places too.
         allow_unk: Whether UNK may be proposed. If not given, the models of a run propose it if both sides are words and
             the direct model proposes: its alignment then says which input word to copy. Models without a run, which
@@ -66,6 +70,7 @@ class SearchSettings:
     max_growth: CountOrZero | None = None
     search: Alignments = "viterbi"
     channel_alignment: Alignments = "marginal"
+    look_ahead: bool = False
     lm_proposals: CountOrZero = 0
     allow_unk: bool | None = None
     memory: Annotated[float, Bounds(above=0, most=2**20)] | None = None
@@ -84,8 +89,9 @@ class SearchSettings:
             raise ValueError(f"products must be ieee, tf32 or bf16, but is {self.products!r}")
         if self.allow_unk is not None and not isinstance(self.allow_unk, bool):
             raise ValueError(f"allow_unk must be true, false or None, but is {self.allow_unk!r}")
-        if not isinstance(self.per_symbol, bool):
-            raise ValueError(f"per_symbol must be true or false, but is {self.per_symbol!r}")
+        for name in ("look_ahead", "per_symbol"):
+            if not isinstance(choice := getattr(self, name), bool):
+                raise ValueError(f"{name} must be true or false, but is {choice!r}")
 
     def longest_output(self, input_length: int) -> int:
         """The longest output of an input, EOS included in both lengths."""
@@ -104,7 +110,9 @@ class SearchSettings:
 
     def for_direct(self) -> SearchSettings:
         """The same search by the direct model alone."""
-        return replace(self, channel_alignment="marginal", lm_proposals=0, per_symbol=False, channel_words=None)
+        return replace(
+            self, channel_alignment="marginal", look_ahead=False, lm_proposals=0, per_symbol=False, channel_words=None
+        )
 
     def finds_all_of(self, other: SearchSettings) -> bool:
         """Whether it is another search, or a wider one that is else the same: its lists can be judged alike."""
@@ -121,6 +129,7 @@ class SearchSettings:
     def record(self) -> dict[str, Any]:
         """For weights.json and results: everything that can change the outputs of a search."""
         later = {
+            "look_ahead": False,
             "per_symbol": False,
             "channel_words": None,
         }  # what earlier versions do not know is left out if it is off

@@ -46,7 +46,9 @@ class WatchedProposal(NamedTuple):
     symbol: int
     """The proposed symbol; EOS completes the hypothesis."""
     score: float
-    """The score by which proposals of a cell are ranked: O(prefix) + log q(extension), best first."""
+    """The score by which proposals of a cell are ranked: O(prefix) + log q(extension), best first.
+
+    With ``look_ahead``, O(prefix) has the channel's score in this cell, not that in the cell of the prefix."""
     proposer: str
     """``direct``, or ``lm`` for one of ``lm_proposals``."""
 

@@ -13,6 +13,7 @@ from noisychannel.experiments.summarisation.rows import (
     FULL_UNI,
     NOISY,
     RAISED,
+    WITH_BIAS,
     WITH_LM,
     in_setting,
 )
@@ -39,6 +40,7 @@ def _claims() -> tuple[Claim, ...]:
             _more(f"goal: full - direct, {with_}", full, (DIRECT, setting), goal),
             _more(f"goal: full beats attention, {with_}", full, (ATTENTION, setting)),
             *(Claim(f"goal: full beats {x.name}, {with_}", (_label(*full),), (x.label,), 0.0) for x in BASELINES),
+            _more(f"full beats direct + bias, {with_}", full, (WITH_BIAS, setting)),
             _more(f"channel + LM beats direct, {with_}", (NOISY, setting), (DIRECT, setting)),
             _more(f"full beats channel + LM, {with_}", full, (NOISY, setting)),
             Claim(

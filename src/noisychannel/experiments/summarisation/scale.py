@@ -15,7 +15,7 @@ from noisychannel.experiments.sentences.scale import SentenceScale
 from noisychannel.experiments.summarisation.data import MOST_OUTPUT_WORDS
 from noisychannel.training.config import ModelConfig
 
-SEARCH = SearchSettings(k1=20, k2=10, max_length=MOST_OUTPUT_WORDS + 1, memory=12, products="tf32")
+SEARCH = SearchSettings(k1=20, k2=10, max_length=MOST_OUTPUT_WORDS + 1, memory=12, products="tf32", look_ahead=True)
 """No output is longer than training headlines can be. What a search in TF32 finds is scored exactly. 12 GiB are
 enough for the longest sentence of DUC-2003, of 377 words, and eight processes fit on a GPU of 139 GiB, also if two of
 them search widely."""
@@ -29,12 +29,12 @@ H200 = Rates(
         "seq2seq": Cost(3.0e-3, 6.0e-5),
         "lm": Cost(4.2e-3, 1.8e-5),
     },
-    side_by_side=3.0,
-    sentences=250.0,
+    side_by_side=1.7,
+    sentences=140.0,
     start=100.0,
 )
-"""From benchmarks/results/train-h200.md (3.8 ms an update of an SSNT, 5.3 of attention; the LM in TF32), decode-h200.md
-(headlines: 308 sentences a second, one process) and benchmarks/NOTES.md (trainings side by side with MPS)."""
+"""From benchmarks/results/train-h200.md (3.8 ms an update of an SSNT, 5.3 of attention; the LM in TF32), and from the
+experiment itself: four trainings side by side, and the tuning and decoding of a table by six processes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,7 @@ TWO_CORES: Mapping[str, Cost] = {
     "seq2seq": Cost(1.0e-2, 1.0e-3),
     "lm": Cost(4.0e-3, 4.0e-4),
 }
+_QUICK_SEARCH = SearchSettings(k1=6, k2=3, max_length=16, look_ahead=True)
 QUICK = SummarisationScale(
     lines=2_000,
     share=0.01,
@@ -84,8 +85,8 @@ QUICK = SummarisationScale(
     lm_updates=150,
     back_translated=200,
     seeds=(1, 2),
-    search=SearchSettings(k1=6, k2=3, max_length=16),
-    tuning=SearchSettings(k1=6, k2=3, max_length=16),
+    search=_QUICK_SEARCH,
+    tuning=_QUICK_SEARCH,
     iterations=1,
     rates=Rates(device="two CPU cores", updates=TWO_CORES, side_by_side=1.6, sentences=8.0, start=20.0),
 )

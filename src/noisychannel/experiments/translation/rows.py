@@ -84,7 +84,7 @@ def lm_rows() -> tuple[SystemRow, ...]:
 
 def bias_rows() -> tuple[SystemRow, ...]:
     """The systems with and without the length bias; those without are tuned without it."""
-    return (WITH_BIAS, *(replace(row, name=row.name.removesuffix(" + bias"), bias=False) for row in PAPER[3:]))
+    return tuple(replace(row, name=row.name.removesuffix(" + bias"), bias=False) for row in PAPER[3:])
 
 
 def model_rows() -> tuple[SystemRow, ...]:
@@ -143,7 +143,10 @@ def transformer_rows() -> tuple[SystemRow, ...]:
 def search_rows() -> tuple[SystemRow, ...]:
     """The models of the table under other searches."""
     wide = WIDEST.search
+    literal = {"look_ahead": False}
     return (
+        varied(NOISY, "proposals of Algorithm 1", search=literal),
+        varied(FULL, "proposals of Algorithm 1", search=literal),
         varied(FULL, "marginal search", search={"search": "marginal"}, weights_of=FULL.name),
         *BEAM_ROWS,
         varied(DIRECT, f"K1 {wide['k1']}, K2 {wide['k2']}", search=wide),
@@ -153,7 +156,7 @@ def search_rows() -> tuple[SystemRow, ...]:
 
 
 BLOCKS: dict[str, tuple[SystemRow, ...]] = {
-    "table": PAPER,
+    "table": (*PAPER, WITH_BIAS),
     "lm-data": lm_rows(),
     "seeds": three_seeds((DIRECT, ATTENTION, FULL), (DIRECT.name, FULL.name)),
     "bias": bias_rows(),

@@ -15,7 +15,7 @@ from noisychannel.experiments.estimates import Cost, Rates
 from noisychannel.experiments.sentences.scale import SentenceScale
 from noisychannel.training.config import ModelConfig, TransformerConfig
 
-SEARCH = SearchSettings(k1=20, k2=10, allow_unk=False, memory=12, products="tf32")
+SEARCH = SearchSettings(k1=20, k2=10, allow_unk=False, memory=12, products="tf32", look_ahead=True)
 """UNK is never put out: a Chinese word in its place helps nobody."""
 CAPTION_SEARCH = replace(SEARCH, allow_unk=None)
 """In outputs UNK is replaced by the German word that the direct model aligns it with: many are names."""
@@ -30,8 +30,8 @@ H200 = Rates(
         "transformer": Cost(1.5e-2, 1.0e-5),
         "lm": Cost(4.0e-3, 1.2e-5),
     },
-    side_by_side=3.0,
-    sentences=500.0,
+    side_by_side=1.7,
+    sentences=300.0,
     start=60.0,
 )
 """Those of summarisation, scaled: sentences of 6 and 8 words instead of 26 and 12, vocabularies of a third, layers
@@ -99,7 +99,7 @@ TWO_CORES: Mapping[str, Cost] = {
     "transformer": Cost(1.0e-2, 6.0e-4),
     "lm": Cost(4.0e-3, 4.0e-4),
 }
-_QUICK_SEARCH = SearchSettings(k1=6, k2=3, max_length=16, allow_unk=False)
+_QUICK_SEARCH = SearchSettings(k1=6, k2=3, max_length=16, allow_unk=False, look_ahead=True)
 QUICK = TranslationScale(
     lines=6_000,
     share=0.01,
