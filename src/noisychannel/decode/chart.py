@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from noisychannel.decode.answers import Answers
 from noisychannel.decode.columns import ChannelColumn, reach_both
@@ -108,15 +109,13 @@ def step(
     """From the prefixes of ``length`` - 1 to those of ``length``."""
     _require_memory(plan, sentences, table, length)
     emit_NI = emissions(models.direct, sentences.direct.gate, table.output_gate, table.packing, built_is_output=True)
-    objective = table.objective
-    ahead = _ahead(plan, sentences, table) if length > 1 else None
-    if ahead is not None:
-        objective = objective - ahead
+    looks_ahead = plan.settings.look_ahead and table.column is not None and length > 1
+    objective = _without_channel(plan, sentences, table) if looks_ahead else table.objective
     reach, reach_direct = reach_both(
         table.packing.spread(emit_NI), objective, table.direct, sentences.lengths, plan.over_direct, sentences.padded
     )
-    if ahead is not None:
-        reach = reach + ahead
+    if looks_ahead:
+        reach = reach + _ahead(plan, table)
     # A1, A3: the K1 best extensions of each cell.
     words = next_words(
         models.direct, plan, sentences, table, reach, partial(_require_memory, plan, sentences, table, length)
@@ -151,15 +150,19 @@ def step(
     return ChartStep(after, answers, proposals, by_direct, candidates, ended, surviving_BQI, open_B)
 
 
-def _ahead(plan: SearchPlan, sentences: Sentences, table: PrefixTable) -> Tensor | None:
-    """With ``look_ahead``: what the channel adds to the objective of a prefix in every cell, [B,P,I].
+def _without_channel(plan: SearchPlan, sentences: Sentences, table: PrefixTable) -> Tensor:
+    """The objective of each prefix in the cells in which it survived, but for the channel's part: [B,P,I]."""
+    assert table.column is not None
+    return table.objective - plan.channel_part(partial_channel(table.column.written, sentences.lengths))
 
-    A prefix that moves from its cell to another is then ranked there by what it explains up to the other cell. The
-    empty prefix explains nothing, and has no rivals.
+
+def _ahead(plan: SearchPlan, table: PrefixTable) -> Tensor:
+    """With ``look_ahead``: the channel's part for prefixes that move to a cell, [B,P,I].
+
+    A prefix must explain what was read before the symbol of that cell, and the extension may explain the symbol.
     """
-    if not plan.settings.look_ahead or table.column is None:
-        return None
-    return plan.ahead(partial_channel(table.column.written, sentences.lengths))
+    assert table.column is not None
+    return plan.channel_part(F.pad(table.column.written[..., :-1], (1, 0)))
 
 
 def _require_memory(

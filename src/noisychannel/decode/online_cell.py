@@ -58,7 +58,7 @@ def fill_cell(
 
     ``proposable`` are the direct model's scores of the symbols that may be proposed in the column.
     """
-    parent, symbol = _proposals(plan, proposable_11V, before, last)
+    parent, symbol = _proposals(plan, proposable_11V, before)
     before = _run_sources(models, before, parent)
     place = _places(after, parent, symbol)
     known = place >= 0
@@ -80,33 +80,26 @@ def fill_cell(
         newcomers = admitted(models, plan, reading, before, picked(candidates, new))
         after = newcomers if after is None else joined(after, newcomers)
     if after is not None:
-        reaching_R = objective_R
-        if looks_ahead(plan, after):
-            reaching_R = objective_R - plan.ahead(_channel_of(after, rows, last))
-        after = surviving(plan, after, rows, objective_R, reaching_R)
+        taken_along = objective_R
+        if _looks_ahead(plan, after):
+            taken_along = objective_R - plan.channel_part(terms["channel"][chosen])
+        after = surviving(plan, after, rows, objective_R, taken_along)
     return Cell(before, after, candidates)
 
 
-def looks_ahead(plan: SearchPlan, table: OnlineTable) -> bool:
-    """Whether the channel's part of the objective is added at the newest cell; the empty prefix explains nothing."""
-    return plan.settings.look_ahead and table.prefixes.column is not None and table.prefixes.read is not None
+def _looks_ahead(plan: SearchPlan, table: OnlineTable) -> bool:
+    """Whether the channel's part of the objective belongs to the cell that a prefix moves to. The empty one has none."""
+    return bool(plan.settings.look_ahead) and table.prefixes.column is not None and table.prefixes.read is not None
 
 
-def _channel_of(table: OnlineTable, rows: Tensor, last: bool) -> Tensor:
-    """The channel's score of some prefixes in the newest cell: [R]."""
-    channel = partial_channel(table.prefixes, table.objective.shape[1] - 1, last)
-    assert channel is not None
-    return channel[rows]
-
-
-def _proposals(
-    plan: SearchPlan, proposable_11V: RankedScores, before: OnlineTable, last: bool
-) -> tuple[Tensor, Tensor]:
+def _proposals(plan: SearchPlan, proposable_11V: RankedScores, before: OnlineTable) -> tuple[Tensor, Tensor]:
     """The best K1 extensions of the newest column's cell: rows of ``before`` and symbols, [Q] each."""
     rows = before.live.nonzero().squeeze(1)
     reach_R1 = before.reach_objective[rows]
-    if looks_ahead(plan, before):
-        reach_R1 = reach_R1 + plan.ahead(_channel_of(before, rows, last))[:, None]
+    if _looks_ahead(plan, before):
+        explained = partial_channel(before.prefixes, before.objective.shape[1] - 1, last=True)
+        assert explained is not None
+        reach_R1 = reach_R1 + plan.channel_part(explained)[rows, None]
     found = propose(
         reach_R1[None],
         proposable_11V,

@@ -230,12 +230,12 @@ def _not_yet_run(before: NextSymbols, parent: Tensor) -> NextSymbols:
 
 
 def surviving(
-    plan: SearchPlan, table: OnlineTable, rows: Tensor, objective_R: Tensor, reaching_R: Tensor
+    plan: SearchPlan, table: OnlineTable, rows: Tensor, objective_R: Tensor, taken_along_R: Tensor
 ) -> OnlineTable:
     """The prefixes ``rows`` survive in the newest cell, with the given O, and the part of it that they take along."""
     nowhere = torch.full_like(table.reach_objective, -torch.inf)
-    here, reaching = (nowhere.index_copy(0, rows, x[:, None]) for x in (objective_R, reaching_R))
-    reach_objective = plan.over_direct.plus(table.reach_objective, reaching + F.logsigmoid(table.emit_logit))
+    here, along = (nowhere.index_copy(0, rows, x[:, None]) for x in (objective_R, taken_along_R))
+    reach_objective = plan.over_direct.plus(table.reach_objective, along + F.logsigmoid(table.emit_logit))
     return table._replace(objective=side_by_side(table.objective[:, :-1], here), reach_objective=reach_objective)
 
 

@@ -68,8 +68,8 @@ class SearchPlan:
         """How alignments of the channel join: ``channel_alignment``."""
         return Max() if self.settings.channel_alignment == "viterbi" else Log()
 
-    def ahead(self, channel: Tensor) -> Tensor:
-        """What the channel's scores of partial outputs add to the objective, as ``look_ahead`` counts them.
+    def channel_part(self, channel: Tensor) -> Tensor:
+        """What scores of the channel are in the objective, as ``look_ahead`` counts them.
 
         A channel that rules out what has been read so far may allow it after one more symbol, so -inf becomes a
         number below all others. Slots without a prefix, which may have any score, must not become nan.

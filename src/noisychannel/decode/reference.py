@@ -105,14 +105,14 @@ class ReferenceDecoder:
     def _proposals(self, chart: list[list[Entry]], scores: _Scores, i: int) -> list[tuple[Prefix, int, float]]:
         """A1, A3: the K1 best extensions into cell i, by O(parent) + log q(extension), with their direct scores.
 
-        With ``look_ahead``, which is not in the paper, O of the parent has the channel's score in cell i.
+        With ``look_ahead``, which is not in the paper, O of the parent has the channel's score of x[0..i-1].
         """
         ranked: dict[Any, tuple[float, float]] = {}
         for k in range(i + 1):
             for n, entry in enumerate(chart[k]):
                 column, objective = scores.direct_step(entry.prefix), entry.objective
                 if self.settings.look_ahead and entry.prefix:
-                    objective = scores.partial(entry.prefix, i, entry.direct)
+                    objective = scores.partial(entry.prefix, i - 1, entry.direct)
                 move = sum(column.log_shift[k:i]) + column.log_emit[i]
                 for symbol in scores.symbols(i):
                     gain = move + column.word[i][symbol]

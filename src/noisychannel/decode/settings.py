@@ -22,7 +22,7 @@ class SearchKeywords(TypedDict, total=False):
     max_growth: int | None
     search: Alignments
     channel_alignment: Alignments
-    look_ahead: bool
+    look_ahead: bool | None
     lm_proposals: int
     allow_unk: bool | None
     memory: float | None
@@ -45,8 +45,9 @@ class SearchSettings:
             sum over its alignments (marginal).
         channel_alignment: The same for the channel; marginal is exact, viterbi is equation (3) of the paper.
         look_ahead: Rank the extensions that are proposed for a cell by how well, to the channel, their prefixes explain
-            the input up to that cell. Without, as in the paper, prefixes are compared as they stood in their own cells:
-            those that had little of the input to explain look best, and take all places if the input is long.
+            the input before that cell. Without, as in the paper, prefixes are compared as they stood in their own
+            cells: those that had little of the input to explain look best, and take all places if the input is long.
+            If not given, tune turns it on for inputs of words or subwords, and keeps that with the weights.
         lm_proposals: Further proposals for each cell, by the language model. They compete for the k2 places too.
         allow_unk: Whether UNK may be proposed. If not given, the models of a run propose it if both sides are words and
             the direct model proposes: its alignment then says which input word to copy. Models without a run, which
@@ -70,7 +71,7 @@ class SearchSettings:
     max_growth: CountOrZero | None = None
     search: Alignments = "viterbi"
     channel_alignment: Alignments = "marginal"
-    look_ahead: bool = False
+    look_ahead: bool | None = False
     lm_proposals: CountOrZero = 0
     allow_unk: bool | None = None
     memory: Annotated[float, Bounds(above=0, most=2**20)] | None = None
@@ -87,11 +88,11 @@ class SearchSettings:
                 raise ValueError(f"{name} must be 'viterbi' or 'marginal', but is {choice!r}")
         if self.products not in get_args(SearchProducts):
             raise ValueError(f"products must be ieee, tf32 or bf16, but is {self.products!r}")
-        if self.allow_unk is not None and not isinstance(self.allow_unk, bool):
-            raise ValueError(f"allow_unk must be true, false or None, but is {self.allow_unk!r}")
-        for name in ("look_ahead", "per_symbol"):
-            if not isinstance(choice := getattr(self, name), bool):
-                raise ValueError(f"{name} must be true or false, but is {choice!r}")
+        for name in ("look_ahead", "allow_unk"):
+            if (choice := getattr(self, name)) is not None and not isinstance(choice, bool):
+                raise ValueError(f"{name} must be true, false or None, but is {choice!r}")
+        if not isinstance(self.per_symbol, bool):
+            raise ValueError(f"per_symbol must be true or false, but is {self.per_symbol!r}")
 
     def longest_output(self, input_length: int) -> int:
         """The longest output of an input, EOS included in both lengths."""

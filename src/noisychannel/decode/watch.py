@@ -48,7 +48,7 @@ class WatchedProposal(NamedTuple):
     score: float
     """The score by which proposals of a cell are ranked: O(prefix) + log q(extension), best first.
 
-    With ``look_ahead``, O(prefix) has the channel's score in this cell, not that in the cell of the prefix."""
+    With ``look_ahead``, O(prefix) has the channel's score of the input before this cell."""
     proposer: str
     """``direct``, or ``lm`` for one of ``lm_proposals``."""
 

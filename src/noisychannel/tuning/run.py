@@ -101,15 +101,19 @@ class _Group:
 def tune_run(
     run: RunDirectory,
     options: TuneOptions = TuneOptions(),  # noqa: B008 (frozen)
-    settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
+    settings: SearchSettings = SearchSettings(look_ahead=None),  # noqa: B008 (frozen)
     reporter: Reporter = Silent(),  # noqa: B008 (no state)
     needed: Iterable[str] = (),
 ) -> list[TuningResult]:
     """Tune every system asked for, and write weights.json. When all are tuned, the largest is the run's default.
 
-    All groups of a run share the weights. Each system is written as soon as it is tuned. ``needed``: the names of
-    settings that are refused if no system uses them.
+    All groups of a run share the weights. Each system is written as soon as it is tuned. If the settings leave open
+    whether to look ahead, runs do whose inputs are words or subwords. ``needed``: the names of settings that are
+    refused if no system uses them.
     """
+    if settings.look_ahead is None:
+        input_codec, _ = run.groups()[0].codecs()
+        settings = replace(settings, look_ahead=input_codec.config.units != "characters")
     # EOS counts: with a length of 1 there is only the empty output.
     if settings.max_length is not None and settings.max_length < 2:
         raise BadInputError(f"--max-length: must be at least 2, but is {settings.max_length}")
