@@ -88,7 +88,7 @@ def fill_cell(
 
 
 def _looks_ahead(plan: SearchPlan, table: OnlineTable) -> bool:
-    """Whether the channel's part of the objective belongs to the cell that a prefix moves to. The empty one has none."""
+    """Whether the channel's part of the objective is that of the cell a prefix moves to; the empty one has none."""
     return bool(plan.settings.look_ahead) and table.prefixes.column is not None and table.prefixes.read is not None
 
 
