@@ -143,11 +143,23 @@ def test_metrics_see_the_copied_words(trained: Path) -> None:
     (result,) = tune_run(run, TuneOptions(systems=["direct+length"], iterations=1))
     assert result.dev_score > 100 * plain / len(lines) + 30
     assert read_system(run).settings.allow_unk is None, "so another proposer of the run can decide otherwise"
+    _check_look_ahead(run)
     table = evaluate_run(run, EvaluateOptions(file=dev, systems=["direct+length"], search_errors=True))
     system = next(row for row in table.results if row.system == "direct+length")
     assert system.measured["accuracy"].score == pytest.approx(result.dev_score)
     assert system.search["allow_unk"] is True
     assert "<unk>" not in " ".join(system.outputs)
+
+
+def _check_look_ahead(run: RunDirectory) -> None:
+    """On for words, and kept with the weights; a run that an earlier version tuned searches as it was tuned."""
+    assert read_system(run).settings.look_ahead is True
+    written = run.weights_file.read_text(encoding="utf-8")
+    record = json.loads(written)
+    del record["systems"]["direct+length"]["search"]["look_ahead"]
+    run.weights_file.write_text(json.dumps(record), encoding="utf-8")
+    assert read_system(RunDirectory.open(run.path)).settings.look_ahead is False
+    run.weights_file.write_text(written, encoding="utf-8")
 
 
 @pytest.mark.parametrize("margin", [1.0, float("inf")])
