@@ -283,11 +283,13 @@ def chart_search(
     channel_alignment: str = "marginal",
     recombine: bool = True,
     eos_at_once: bool = False,
+    look_ahead: bool = False,
 ) -> list[Answer]:
     """Every complete output the search meets, best first.
 
     Cell (i, j) holds hypotheses by their identity: the prefix where they ``recombine``, else prefix and alignment.
     ``eos_at_once`` asks a partial output in the last column for all of x, EOS included, which is wrong.
+    ``look_ahead``: a prefix that moves to cell i has to explain what is before i, wherever it stood.
     """
     marginal = search == "marginal"
     scores = PartialScores(models, x, marginal, channel_alignment == "viterbi")
@@ -311,6 +313,9 @@ def chart_search(
             ranks: dict[Any, list[float]] = {}
             for k in range(i + 1):
                 for (prefix, z), parent in cells[k].items():
+                    if look_ahead and prefix and weights.channel:
+                        before = scores.channel(prefix, i - 1) if i else 0.0
+                        parent += weights.channel * (before - others(prefix, k, complete=False)[0])
                     word, emit = scores.next(prefix)
                     move = float(
                         torch.nn.functional.logsigmoid(-emit[k:i]).sum() + torch.nn.functional.logsigmoid(emit[i])

@@ -296,6 +296,7 @@ def test_equals_the_search_by_enumeration(search: str, channel_alignment: str) -
             "max_length": rng.randint(2, 5),
             "search": search,
             "channel_alignment": channel_alignment,
+            "look_ahead": seed % 3 == 1,
         }
         x = random_input(rng, longest=4)
         expected = chart_search(models, x, range(4, V), **setting)

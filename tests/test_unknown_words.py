@@ -32,10 +32,12 @@ from noisychannel.models.registry import Role
 from noisychannel.models.seq2seq import Seq2Seq
 from noisychannel.outputs import Output, Speller
 from noisychannel.runs import RunDirectory
+from noisychannel.systems import should_look_ahead
 from noisychannel.text import Characters, TextConfig, Words, normalise
 from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
 from noisychannel.training.learner import _copies
-from noisychannel.tuning.run import TuneOptions, tune_run
+from noisychannel.tuning.loop import TuningResult
+from noisychannel.tuning.run import TuneOptions, tune_run, tuned_system
 from noisychannel.weights import read_system
 
 KNOWN = ["der", "ein", "Hund", "rief", "sah"]
@@ -143,7 +145,6 @@ def test_metrics_see_the_copied_words(trained: Path) -> None:
     (result,) = tune_run(run, TuneOptions(systems=["direct+length"], iterations=1))
     assert result.dev_score > 100 * plain / len(lines) + 30
     assert read_system(run).settings.allow_unk is None, "so another proposer of the run can decide otherwise"
-    _check_look_ahead(run)
     table = evaluate_run(run, EvaluateOptions(file=dev, systems=["direct+length"], search_errors=True))
     system = next(row for row in table.results if row.system == "direct+length")
     assert system.measured["accuracy"].score == pytest.approx(result.dev_score)
@@ -151,15 +152,23 @@ def test_metrics_see_the_copied_words(trained: Path) -> None:
     assert "<unk>" not in " ".join(system.outputs)
 
 
-def _check_look_ahead(run: RunDirectory) -> None:
-    """On for words, and kept with the weights; a run that an earlier version tuned searches as it was tuned."""
-    assert read_system(run).settings.look_ahead is True
-    written = run.weights_file.read_text(encoding="utf-8")
-    record = json.loads(written)
-    del record["systems"]["direct+length"]["search"]["look_ahead"]
-    run.weights_file.write_text(json.dumps(record), encoding="utf-8")
-    assert read_system(RunDirectory.open(run.path)).settings.look_ahead is False
-    run.weights_file.write_text(written, encoding="utf-8")
+def test_words_are_searched_with_look_ahead_if_a_channel_is_tuned(trained: Path) -> None:
+    run = RunDirectory.open(trained)
+    units = run.codecs()[0].config.units
+    assert should_look_ahead(units)
+    assert not should_look_ahead("characters")
+    result = TuningResult("direct+channel", Weights(1.0, 0.5), 50.0, "accuracy", "", ())
+    settings = SearchSettings(look_ahead=should_look_ahead(units))
+    assert tuned_system(result, settings, 30, {}).settings.look_ahead is True
+    assert tuned_system(result, replace(settings, per_symbol=True), 30, {}).settings.look_ahead is None
+    assert tuned_system(replace(result, system="direct+lm"), settings, 30, {}).settings.look_ahead is None
+    assert tuned_system(replace(result, system="channel+lm"), settings, 30, {}).settings.look_ahead is True
+    assert tuned_system(replace(result, system="attention+channel"), settings, 30, {}).settings.look_ahead is None
+    assert settings.record()["look_ahead"] is True
+    for off in (SearchSettings(), SearchSettings(look_ahead=False)):
+        assert "look_ahead" not in off.record(), "as in the records of earlier versions"
+        assert off.finds_all_of(SearchSettings())
+        assert not off.finds_all_of(settings)
 
 
 @pytest.mark.parametrize("margin", [1.0, float("inf")])

@@ -202,9 +202,20 @@ def make_system(name: str, extra: Mapping[str, FreeWeight] = {}) -> System:
     return System("+".join(parts), fixed, (*free, *([LENGTH] if len(parts) > 1 else [])), proposer)
 
 
-def unused_settings(proposers: Iterable[str], with_channel: bool, reranks: bool = False) -> dict[str, str]:
+def should_look_ahead(input_units: str) -> bool:
+    """Whether a search looks ahead if nobody says so. Among characters it makes no difference that shows."""
+    return input_units != "characters"
+
+
+def unused_settings(
+    proposers: Iterable[str], with_channel: bool, reranks: bool = False, per_symbol: bool = False
+) -> dict[str, str]:
     """The settings of a search that systems with these proposing models do not use, each with the reason."""
     unused: dict[str, str] = {}
+    if per_symbol:
+        unused |= dict.fromkeys(
+            ("look_ahead", "lm_proposals", "channel_words"), "with per_symbol the proposing model alone searches"
+        )
     if "direct" not in proposers:
         unused |= dict.fromkeys(
             ("k1", "search", "look_ahead", "lm_proposals", "products", "channel_words"),

@@ -214,7 +214,8 @@ def load(directory: RunDirectory, options: DecodeCommand, given: Mapping[str, An
         raise BadInputError(f"--weights: {error}") from error
     settings = SearchSettings.among(given)
     model = load_tuned(directory, options.system, weights, settings, options.device, reporter)
-    check_used(settings, unused_settings([model.proposer], bool(model.weights.channel), options.rerank is not None))
+    reranks, per_symbol = options.rerank is not None, model.settings.per_symbol
+    check_used(settings, unused_settings([model.proposer], bool(model.weights.channel), reranks, per_symbol))
     return model
 
 

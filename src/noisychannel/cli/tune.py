@@ -52,7 +52,6 @@ class TuneCommand(TuneOptions, SearchSettings):
     run: str = ""
     max_length: Annotated[int, Bounds(least=2)] | None = None
     """EOS counts: with a length of 1 there is only the empty output."""
-    look_ahead: bool | None = None
 
 
 def run(words: list[str]) -> int:
@@ -61,7 +60,7 @@ def run(words: list[str]) -> int:
         raise BadInputError("tune needs a run directory: noisychannel tune runs/demo")
     given = SearchSettings.among(given_values(TuneCommand, words, ("run",)))
     try:
-        settings = SearchSettings(look_ahead=None).changed(**given)
+        settings = SearchSettings().changed(**given)
     except ValueError as error:
         raise BadInputError(str(error)) from error
     directory = RunDirectory.open_finished(Path(options.run))

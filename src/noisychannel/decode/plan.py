@@ -16,7 +16,7 @@ from noisychannel.models.protocols import ChannelModel, DirectModel, PrefixTerm
 from noisychannel.semirings import Log, Max, Semiring
 
 UNEXPLAINED = -1e6
-"""In nats: what counts for an input that the channel cannot explain by a partial output."""
+"""The objective's part for an input that the channel cannot explain from a partial output."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,13 @@ class SearchPlan:
         return Max() if self.settings.channel_alignment == "viterbi" else Log()
 
     def channel_part(self, channel: Tensor) -> Tensor:
-        """What scores of the channel are in the objective, as ``look_ahead`` counts them.
+        """The part of the objective that comes from these scores of the channel, as ``look_ahead`` counts them.
 
-        A channel that rules out what has been read so far may allow it after one more symbol, so -inf becomes a
-        number below all others. Slots without a prefix, which may have any score, must not become nan.
+        A channel of one's own may rule out what has been read so far and allow it after one more symbol, so what is
+        infinite becomes a low number. Slots without a prefix, which may have any score, must not become nan.
         """
-        return self.weights.channel * channel.nan_to_num(nan=UNEXPLAINED, neginf=UNEXPLAINED)
+        part = self.weights.channel * channel
+        return part.nan_to_num(nan=UNEXPLAINED, posinf=UNEXPLAINED, neginf=UNEXPLAINED)
 
     def bounded(self, models: Models) -> bool:
         """Whether no term of a hypothesis can make up for a loss, so that the search may stop early.

@@ -58,7 +58,7 @@ class Proposals(NamedTuple):
     """The proposals of each cell, best first: [B,I,K] each. An empty place has score -inf."""
 
     score: Tensor
-    """O(parent) + log q(extension)."""
+    """O(parent) + log q(extension); for O(parent) see ``look_ahead``."""
     prefix: Tensor
     """Slot of the prefix that is extended."""
     symbol: Tensor

@@ -44,10 +44,11 @@ class SearchSettings:
         search: Whether an output is scored by the direct model's best alignment (viterbi, as in the paper) or by the
             sum over its alignments (marginal).
         channel_alignment: The same for the channel; marginal is exact, viterbi is equation (3) of the paper.
-        look_ahead: Rank the extensions that are proposed for a cell by how well, to the channel, their prefixes explain
-            the input before that cell. Without, as in the paper, prefixes are compared as they stood in their own
+        look_ahead: Rank the extensions that are proposed for a cell by how well the channel explains the input before
+            that cell from their prefixes. Without it, as in the paper, prefixes are compared as they stood in their own
             cells: those that had little of the input to explain look best, and take all places if the input is long.
-            If not given, tune turns it on for inputs of words or subwords, and keeps that with the weights.
+            If not given, it is off, but tune and fit turn it on for inputs of words or subwords, and keep that with the
+            weights.
         lm_proposals: Further proposals for each cell, by the language model. They compete for the k2 places too.
         allow_unk: Whether UNK may be proposed. If not given, the models of a run propose it if both sides are words and
             the direct model proposes: its alignment then says which input word to copy. Models without a run, which
@@ -71,7 +72,7 @@ class SearchSettings:
     max_growth: CountOrZero | None = None
     search: Alignments = "viterbi"
     channel_alignment: Alignments = "marginal"
-    look_ahead: bool | None = False
+    look_ahead: bool | None = None
     lm_proposals: CountOrZero = 0
     allow_unk: bool | None = None
     memory: Annotated[float, Bounds(above=0, most=2**20)] | None = None
@@ -112,7 +113,7 @@ class SearchSettings:
     def for_direct(self) -> SearchSettings:
         """The same search by the direct model alone."""
         return replace(
-            self, channel_alignment="marginal", look_ahead=False, lm_proposals=0, per_symbol=False, channel_words=None
+            self, channel_alignment="marginal", look_ahead=None, lm_proposals=0, per_symbol=False, channel_words=None
         )
 
     def finds_all_of(self, other: SearchSettings) -> bool:
@@ -120,21 +121,23 @@ class SearchSettings:
         return (
             self.k1 >= other.k1
             and self.k2 >= other.k2
+            and bool(self.look_ahead) == bool(other.look_ahead)
             and all(
                 getattr(self, field.name) == getattr(other, field.name)
                 for field in fields(self)
-                if field.name not in ("k1", "k2", "memory")
+                if field.name not in ("k1", "k2", "look_ahead", "memory")
             )
         )
 
     def record(self) -> dict[str, Any]:
         """For weights.json and results: everything that can change the outputs of a search."""
+        known = {**asdict(self), "look_ahead": self.look_ahead or None}
         later = {
-            "look_ahead": False,
+            "look_ahead": None,
             "per_symbol": False,
             "channel_words": None,
         }  # what earlier versions do not know is left out if it is off
-        return {name: x for name, x in asdict(self).items() if name != "memory" and (name, x) not in later.items()}
+        return {name: x for name, x in known.items() if name != "memory" and (name, x) not in later.items()}
 
     @staticmethod
     def among(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from noisychannel.errors import BadInputError
 from noisychannel.fitting import rules
 from noisychannel.fitting.facts import Facts, FitUnits
 from noisychannel.fitting.reasons import reasons
+from noisychannel.systems import should_look_ahead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ class Plan:
 
     @property
     def settings(self) -> SearchSettings:
-        return SearchSettings(k1=self.k1, k2=self.k2)
+        return SearchSettings(k1=self.k1, k2=self.k2, look_ahead=should_look_ahead(self.input_units))
 
 
 def make_plan(

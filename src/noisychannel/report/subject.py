@@ -157,7 +157,8 @@ def search_of(system: DecodedSystem) -> str:
     settings = system.models[0].settings
     beam = system.models[0].proposer != "direct"
     search = f"beam {settings.k2}" if beam else f"search {settings.search}, k1 {settings.k1}, k2 {settings.k2}"
-    return search + (", terms per symbol" if settings.per_symbol else "")
+    ahead = ", looking ahead" if settings.look_ahead and not beam else ""
+    return search + ahead + (", terms per symbol" if settings.per_symbol else "")
 
 
 def run_name(run: RunDirectory) -> str:

@@ -23,7 +23,7 @@ from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.reporting import Advance, Reporter, Silent
 from noisychannel.run_files import FIT
 from noisychannel.runs import RunDirectory
-from noisychannel.systems import PROPOSERS, SYSTEMS, System, check_used, unused_settings
+from noisychannel.systems import PROPOSERS, SYSTEMS, System, check_used, should_look_ahead, unused_settings
 from noisychannel.tuning.confidence import fit_confidence, judged_lists
 from noisychannel.tuning.loop import TuningResult, most_decodings, tune
 from noisychannel.tuning.pool import CandidatePool
@@ -101,19 +101,18 @@ class _Group:
 def tune_run(
     run: RunDirectory,
     options: TuneOptions = TuneOptions(),  # noqa: B008 (frozen)
-    settings: SearchSettings = SearchSettings(look_ahead=None),  # noqa: B008 (frozen)
+    settings: SearchSettings = SearchSettings(),  # noqa: B008 (frozen)
     reporter: Reporter = Silent(),  # noqa: B008 (no state)
     needed: Iterable[str] = (),
 ) -> list[TuningResult]:
     """Tune every system asked for, and write weights.json. When all are tuned, the largest is the run's default.
 
     All groups of a run share the weights. Each system is written as soon as it is tuned. If the settings leave open
-    whether to look ahead, runs do whose inputs are words or subwords. ``needed``: the names of settings that are
-    refused if no system uses them.
+    whether to look ahead, that depends on the units of the inputs. ``needed``: the names of settings that are refused
+    if no system uses them.
     """
     if settings.look_ahead is None:
-        input_codec, _ = run.groups()[0].codecs()
-        settings = replace(settings, look_ahead=input_codec.config.units != "characters")
+        settings = replace(settings, look_ahead=should_look_ahead(run.groups()[0].codecs()[0].config.units))
     # EOS counts: with a length of 1 there is only the empty output.
     if settings.max_length is not None and settings.max_length < 2:
         raise BadInputError(f"--max-length: must be at least 2, but is {settings.max_length}")
@@ -128,7 +127,7 @@ def tune_run(
     systems = choose_systems(run, options.systems, terms_of(run.groups()[0], terms), reporter)
     for warning in warnings_of(run.data_config, run.header().data.sources, ("dev", "dev_outputs")):
         reporter.warn(warning)
-    _check_used(options, needed, systems, terms)
+    _check_used(options, needed, systems, terms, settings.per_symbol)
     metric = make_metric(options.metric, options.tokenize, run.groups()[0].codecs()[1].config)
     every = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
     rows = {group: drawn_pairs(of_group, options.limit) for group, of_group in every.items()}
@@ -157,7 +156,9 @@ def dev_is_training(run: RunDirectory) -> bool:
     return (run.path / FIT).exists() and bool(train) and train == dev
 
 
-def _check_used(options: TuneOptions, needed: Iterable[str], systems: Sequence[System], terms: Iterable[str]) -> None:
+def _check_used(
+    options: TuneOptions, needed: Iterable[str], systems: Sequence[System], terms: Iterable[str], per_symbol: bool
+) -> None:
     """Refuse what would be ignored: a tokenizer without BLEU, a term or a setting that no system uses."""
     if options.tokenize is not None and options.metric != "bleu":
         raise BadInputError(f"--tokenize is for the metric bleu, but the metric is {options.metric}; leave it out")
@@ -165,7 +166,9 @@ def _check_used(options: TuneOptions, needed: Iterable[str], systems: Sequence[S
         if not any(name in system.extra for system in systems):
             raise BadInputError(f"--terms: no system uses {name}; name one that does, such as --systems direct+{name}")
     with_channel = any("channel" in system.roles for system in systems)
-    check_used(needed, unused_settings({system.proposer: None for system in systems}, with_channel))
+    check_used(
+        needed, unused_settings({system.proposer: None for system in systems}, with_channel, per_symbol=per_symbol)
+    )
 
 
 def _tune_systems(
@@ -313,4 +316,7 @@ def tuned_system(
         "p_start": result.p_start,
         "history": [{**asdict(step), "weights": step.weights.by_name()} for step in result.history],
     }
-    return TunedSystem(result.system, result.weights, settings, record, terms, confidence=confidence)
+    tuned = TunedSystem(result.system, result.weights, settings, record, terms, confidence=confidence)
+    system = tuned.system
+    unused = unused_settings([system.proposer], "channel" in system.roles, per_symbol=settings.per_symbol)
+    return replace(tuned, settings=replace(settings, look_ahead=None)) if "look_ahead" in unused else tuned

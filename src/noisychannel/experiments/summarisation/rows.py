@@ -71,7 +71,7 @@ PAPER = (DIRECT_UNI, DIRECT, *WITH_LANGUAGE_MODEL)
 """The rows of the paper."""
 OF_BI = (NOISY, WITH_LM, FULL)
 OF_UNI = (NOISY_UNI, FULL_UNI)
-"""Rows with a language model by their direct model, which is the only one that they do not share."""
+"""Rows with a language model, grouped by direct model; they share all other models."""
 
 
 def seed_rows(setting: str) -> tuple[SystemRow, ...]:
