@@ -24,7 +24,8 @@ from noisychannel.decode.settings import SearchSettings
 from noisychannel.evaluation.metrics import make_metric
 from noisychannel.provenance import commit
 
-WEIGHTS = ("0 1 0.17 0.02", "0 1 1 1", "1 0.8 0.35 0.2", "1 0.3 0.3 0.5")
+WEIGHTS = ("0 1 0.17 0.02", "0 1 1 1", "1 0.8 0.35 0.2", "1 0 0 0.9")
+"""The last has no channel: direct + bias, the baseline."""
 SAME = 1e-4
 """Nats by which the objectives of one output may differ."""
 

@@ -97,6 +97,7 @@ def _proposals(plan: SearchPlan, proposable_11V: RankedScores, before: OnlineTab
     rows = before.live.nonzero().squeeze(1)
     reach_R1 = before.reach_objective[rows]
     if _looks_ahead(plan, before):
+        # As in a last column: without the newest symbol, which the extension may explain.
         explained = partial_channel(before.prefixes, before.objective.shape[1] - 1, last=True)
         assert explained is not None
         reach_R1 = reach_R1 + plan.channel_part(explained)[rows, None]
