@@ -237,15 +237,15 @@ class SentenceExperiment(Experiment):
         return replace(scale.transformer, max_updates=max(1, min(scale.updates, most)))
 
     def _lm(self, config: RunConfig, spec: RunSpec) -> RunConfig:
-        """With the paper's rate it is constant, unless dev stops improving; with the better one it falls to zero."""
+        """The paper's learning rate is constant, unless dev stops improving; that of the better one falls to zero.
+
+        As many outputs are seen with any batch size.
+        """
         scale, better = self.scale, self.kinds[spec.kind].better_rate
+        lm: ModelConfig = replace(scale.lm, **(scale.better_lm if better else {}))  # type: ignore[arg-type]
         outputs = len(self.pairs(spec.pairs)) + len(self.data.unpaired[: spec.unpaired])
-        most = scale.lm_passes * outputs // (scale.lm.batch_size or 1)
-        lm = replace(
-            scale.lm,
-            learning_rate=scale.better_lm_rate if better else scale.lm.learning_rate,
-            max_updates=max(1, min(scale.lm_updates, most)),
-        )
+        seen = min(scale.lm_updates * (scale.lm.batch_size or 1), scale.lm_passes * outputs)
+        lm = replace(lm, max_updates=max(1, seen // (lm.batch_size or 1)))
         training = replace(config.training, schedule="linear" if better else "plateau")
         return replace(config, lm=lm, training=training)
 

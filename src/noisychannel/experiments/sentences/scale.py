@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -48,8 +49,8 @@ class SentenceScale(MeasuringSettings):
         )
     )
     """With the paper's size and learning rate; the paper gives no batch size for it."""
-    better_lm_rate: float = 1e-3
-    """At 1e-4 the language model has learnt little when its updates end."""
+    better_lm: Mapping[str, float | int] = field(default_factory=lambda: {"learning_rate": 1e-3})
+    """What differs in a better language model: at 1e-4 it has learnt little when its updates end."""
     lm_updates: int = 30_000
     lm_passes: int = 12
     """The most passes over its outputs."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from noisychannel.experiments.design import Claim
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, FEW, FEW_PAIRED
@@ -15,6 +17,7 @@ from noisychannel.experiments.summarisation.rows import (
     RAISED,
     WITH_BIAS,
     WITH_LM,
+    better_lm,
     in_setting,
 )
 
@@ -32,27 +35,48 @@ def _more(text: str, better: tuple[SystemRow, str], worse: tuple[SystemRow, str]
     return Claim(text, (_label(*better),), (_label(*worse),), least=least)
 
 
+def _about(setting: str, goal: float, rows: Iterable[SystemRow], name: str = "") -> list[Claim]:
+    """Claims about the systems with one language model (full, channel + LM, direct + LM), with the pairs of a setting."""
+    full, noisy, with_lm = rows
+    with_, of_full = f"with {NAMES[setting]}{name}", (full, setting)
+    return [
+        _more(f"goal: full - direct, {with_}", of_full, (DIRECT, setting), goal),
+        _more(f"goal: full beats attention, {with_}", of_full, (ATTENTION, setting)),
+        *(Claim(f"goal: full beats {x.name}, {with_}", (_label(*of_full),), (x.label,), 0.0) for x in BASELINES),
+        _more(f"full beats direct + bias, {with_}", of_full, (WITH_BIAS, setting)),
+        _more(f"full beats direct + LM, {with_}", of_full, (with_lm, setting)),
+        _more(f"channel + LM beats direct, {with_}", (noisy, setting), (DIRECT, setting)),
+        _more(f"full beats channel + LM, {with_}", of_full, (noisy, setting)),
+        *(
+            Claim(
+                f"direct + LM brings little over {than.name}, {with_}",
+                (_label(with_lm, setting),),
+                (_label(than, setting),),
+                most=CLOSE,
+            )
+            for than in (DIRECT, WITH_BIAS)
+        ),
+    ]
+
+
+def _more_pairs(full: SystemRow, name: str) -> list[Claim]:
+    """Claims about few pairs against all."""
+    few, all_ = _label(full, FEW), _label(full, ALL)
+    gap = "the gap, full - direct, shrinks with more pairs"
+    return [
+        _more(f"full with 100k pairs comes close to direct with all pairs{name}", (full, FEW), (DIRECT, ALL), -CLOSE),
+        Claim(f"{gap}{name}", (few, _label(DIRECT, ALL)), (_label(DIRECT, FEW), all_), 0.0),
+    ]
+
+
 def _claims() -> tuple[Claim, ...]:
     claims = []
     for setting, goal in ((ALL, 1.0), (FEW, 2.0)):
-        with_, full = f"with {NAMES[setting]}", (FULL, setting)
-        claims += [
-            _more(f"goal: full - direct, {with_}", full, (DIRECT, setting), goal),
-            _more(f"goal: full beats attention, {with_}", full, (ATTENTION, setting)),
-            *(Claim(f"goal: full beats {x.name}, {with_}", (_label(*full),), (x.label,), 0.0) for x in BASELINES),
-            _more(f"full beats direct + bias, {with_}", full, (WITH_BIAS, setting)),
-            _more(f"channel + LM beats direct, {with_}", (NOISY, setting), (DIRECT, setting)),
-            _more(f"full beats channel + LM, {with_}", full, (NOISY, setting)),
-            Claim(
-                f"direct + LM brings little over direct, {with_}",
-                (_label(WITH_LM, setting),),
-                (_label(DIRECT, setting),),
-                most=CLOSE,
-            ),
-            _more(f"uni with the channel comes close to bi, {with_}", (FULL_UNI, setting), full, -CLOSE),
-        ]
+        claims += _about(setting, goal, (FULL, NOISY, WITH_LM))
+        claims += _about(setting, goal, map(better_lm, (FULL, NOISY, WITH_LM)), ", better LM")
+        bi = f"uni with the channel comes close to bi, with {NAMES[setting]}"
+        claims.append(_more(bi, (FULL_UNI, setting), (FULL, setting), -CLOSE))
     few, all_ = (_label(FULL, FEW), _label(FULL, FEW_PAIRED)), (_label(FULL, ALL), _label(FULL, ALL_PAIRED))
-    gap_few, gap_all = (_label(FULL, FEW), _label(DIRECT, FEW)), (_label(FULL, ALL), _label(DIRECT, ALL))
     return (
         *claims,
         *(
@@ -67,10 +91,8 @@ def _claims() -> tuple[Claim, ...]:
         Claim("more headlines help the full model, with all pairs", all_[:1], all_[1:], 0.0),
         Claim("more headlines help the full model, with 100k pairs", few[:1], few[1:], 0.0),
         Claim("they help more when pairs are few", (few[0], all_[1]), (few[1], all_[0]), 0.0),
-        _more("full with 100k pairs comes close to direct with all pairs", (FULL, FEW), (DIRECT, ALL), -CLOSE),
-        Claim(
-            "the gap, full - direct, shrinks with more pairs", (gap_few[0], gap_all[1]), (gap_few[1], gap_all[0]), 0.0
-        ),
+        *_more_pairs(FULL, ""),
+        *_more_pairs(better_lm(FULL), ", better LM"),
     )
 
 

@@ -17,6 +17,7 @@ from noisychannel.experiments.summarisation.rows import (
     FULL,
     NOISY,
     WITH_LM,
+    better_lm,
 )
 
 RESAMPLES = 1_000
@@ -37,7 +38,7 @@ DESIGN = Design(
     baselines={"direct (bi)": DIRECT.name, "attention": ATTENTION.name},
     published=TABLE_1,
     cited=TABLE_2,
-    examples=(DIRECT.label, FULL.label),
+    examples=(DIRECT.label, better_lm(FULL).label),
     examples_of_each=10,
     claims=CLAIMS,
     function_words=FUNCTION_WORDS,
