@@ -95,7 +95,8 @@ class Design:
     about: str
     """One line for ``noisychannel reproduce --help``."""
     blocks: Mapping[str, tuple[SystemRow, ...]]
-    """Rows that are trained, tuned, decoded and stored together, in the order of the table."""
+    """Rows that are trained, tuned, decoded and stored together, in the order of the table. A row may be in several
+    blocks; what is measured last counts."""
     quick_blocks: tuple[str, ...] = ()
     """What ``--quick`` runs unless told otherwise; all blocks if empty."""
     metrics: tuple[str, ...] = ("accuracy",)
@@ -143,9 +144,12 @@ class Design:
     """They need ``MeasuringSettings.keep_terms``, and two rows of one block."""
 
     def __post_init__(self) -> None:
-        labels = [row.label for rows in self.blocks.values() for row in rows]
-        if twice := {label for label in labels if labels.count(label) > 1}:
-            raise ValueError(f"{self.name}: two rows are called {min(twice)!r}")
+        labels = {row.label: row for row in self.rows}
+        for rows in self.blocks.values():
+            names = [row.label for row in rows]
+            for row in rows:
+                if names.count(row.label) > 1 or labels[row.label] != row:
+                    raise ValueError(f"{self.name}: two rows are called {row.label!r}")
         for row in self.rows:
             if row.weights_of and (row.setting, row.weights_of) not in {other.key for other in self.rows}:
                 raise ValueError(f"{self.name}: {row.label} uses the weights of {row.weights_of!r}, which is no row")
@@ -158,7 +162,8 @@ class Design:
 
     @property
     def rows(self) -> list[SystemRow]:
-        return [row for rows in self.blocks.values() for row in rows]
+        """Of all blocks; a row of several blocks once."""
+        return list({row.label: row for rows in self.blocks.values() for row in rows}.values())
 
     def make_metrics(self) -> dict[str, Metric]:
         """The metrics by name, in their order."""

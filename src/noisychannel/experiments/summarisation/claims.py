@@ -36,7 +36,7 @@ def _more(text: str, better: tuple[SystemRow, str], worse: tuple[SystemRow, str]
 
 
 def _about(setting: str, goal: float, rows: Iterable[SystemRow], name: str = "") -> list[Claim]:
-    """Claims about the systems with one language model (full, channel + LM, direct + LM), with the pairs of a setting."""
+    """Claims about full, channel + LM and direct + LM with one language model, with the pairs of a setting."""
     full, noisy, with_lm = rows
     with_, of_full = f"with {NAMES[setting]}{name}", (full, setting)
     return [
