@@ -606,8 +606,10 @@ def test_impossible_rows_are_refused(fields: dict, complaint: str) -> None:
 
 
 def test_designs_refuse_rows_that_cannot_be_told_apart_or_found() -> None:
-    with pytest.raises(ValueError, match="two rows are called 'copy'"):
-        Design(name="x", about="", blocks={"a": (COPY,), "b": (COPY,)})
+    for blocks in ({"a": (COPY, COPY)}, {"a": (COPY,), "b": (replace(COPY, pairs=3),)}):
+        with pytest.raises(ValueError, match="two rows are called 'copy'"):
+            Design(name="x", about="", blocks=blocks)
+    assert Design(name="x", about="", blocks={"a": (COPY,), "b": (COPY, FULL)}).rows == [COPY, FULL]
     with pytest.raises(ValueError, match="uses the weights of 'absent'"):
         Design(name="x", about="", blocks={"a": (replace(FULL, weights_of="absent"),)})
 
