@@ -30,11 +30,11 @@ H200 = Rates(
         "lm": Cost(4.2e-3, 1.8e-5),
     },
     side_by_side=1.7,
-    sentences=140.0,
+    sentences=95.0,
     start=100.0,
 )
 """From benchmarks/results/train-h200.md (3.8 ms an update of an SSNT, 5.3 of attention; the LM in TF32), and from the
-experiment itself: four trainings side by side, and the tuning and decoding of a table by six processes."""
+experiment itself: four trainings side by side, and the tuning and decoding of few-better-lm by five processes."""
 
 
 @dataclass(frozen=True, kw_only=True)
