@@ -866,7 +866,7 @@ def test_a_file_or_a_model_is_no_run_directory(run: Path, inputs: str, tmp_path:
     line = fails(capsys, "decode", str(run / "direct"), inputs)
     assert f"{run / 'direct'}: a model of a run, not a run directory; did you mean {run}?" in line
     line = fails(capsys, "train", str(run / "config.yaml"), "--run_dir", inputs)
-    assert f"run_dir: {inputs} is a file; choose another run_dir" in line
+    assert f"run_dir: {inputs} is a file; choose another directory (--run-dir)" in line
 
 
 # Runs that were moved.

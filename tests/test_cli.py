@@ -176,7 +176,7 @@ def test_score_keeps_order_over_many_lengths_and_reads_compressed_files(trained:
 def test_score_counts_unknown_symbols(trained: Path) -> None:
     done = score(trained, "aXb\taaXb\n")
     assert done.returncode == 0
-    assert b"2 symbols were unknown" in done.stderr
+    assert b"2 unknown symbols, read as <unk>: 'X'" in done.stderr
     assert json.loads(done.stdout)["input_symbols"] == ["a", "<unk>", "b", "<eos>"]
 
 

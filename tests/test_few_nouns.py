@@ -54,7 +54,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Wiktionary:
     (root / "morphology" / "unpaired" / "de_verb.tsv").write_text("".join(lines), encoding="utf-8")
     wanted = (f"{DIRECT.name}, copying", f"{FULL_BETTER.name}, {CHOSEN}, 40 pairs")
     rows = [row for row in few_rows((40,)) if row.name in wanted and (row.setting, row.pairs) != (PAPER, 40)]
-    design = replace(whole_design("inflection-verbs", "verbs"), blocks={"few": tuple(rows)}, examples=None)
+    design = replace(whole_design("inflection-verbs", "verbs"), blocks={"few": tuple(rows)}, examples=())
     setup = Setup(root, tmp_path_factory.mktemp("work"), "cpu", jobs=1, say=lambda line: None)
     return Wiktionary("verb", setup, TINY, design)
 

@@ -58,7 +58,7 @@ DESIGN = replace(
         "lists": tuple(rows.list_rows((0,))),
         "opponent": rows.OPPONENTS,
     },
-    examples=None,
+    examples=(),
 )
 
 

@@ -273,7 +273,10 @@ def refuse_all(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in commands:
         assert main([str(run) if word == "RUN" else word for word in words]) == 2, words
         complaint = capsys.readouterr().err
-        assert f"{run}: its fit is not finished; repeat the command: noisychannel fit … --run-dir {run}\n" in complaint
+        assert (
+            f"{run}: its fit is running, or was interrupted; wait, or continue it: noisychannel fit … --run-dir {run}\n"
+            in complaint
+        )
         assert complaint.count("\n") == 1
     with pytest.raises(BadInputError, match="its fit is not finished"):
         NoisyChannel.load(run)

@@ -127,7 +127,7 @@ def test_lines_that_are_read_ahead_are_reported_with_their_own_chunk(
             decoder = LineDecoder(model, data, StreamOptions(batch_size=2), said.append, processes=copies)
             decoding = decoder.decode_chunks(read_with_an_error(lines), ahead=ahead)
             for chunk in islice(decoding, 3):
-                found.append((chunk.lines, chunk.read, f"{decoder.failed} {said} {decoder.remarks}"))
+                found.append((chunk.lines, chunk.read, f"{decoder.refused.number} {said} {decoder.remarks}"))
             with pytest.raises(BadInputError, match="cannot be read"):
                 next(decoding)
         return found

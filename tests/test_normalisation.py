@@ -69,7 +69,7 @@ DESIGN = replace(
         "strict": (with_tokens(replace(FULL, setting=STRICT, seeds=1), SIZE),),
     },
     resamples=50,
-    examples=None,
+    examples=(),
 )
 
 

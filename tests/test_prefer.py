@@ -358,7 +358,7 @@ class WithPairs(Toy):
 
 def test_the_files_of_an_experiment(tmp_path: Path) -> None:
     rows = (SystemRow(name="copy", baseline="identity"), SystemRow(name="copy", setting="few: 9", baseline="rules"))
-    design: Design = replace(DESIGN, blocks={"plain": rows}, examples=None, plots=())
+    design: Design = replace(DESIGN, blocks={"plain": rows}, examples=(), plots=())
     toy = WithPairs(tmp_path / "work", design)
     (block,) = run_blocks(toy, ["plain"], tmp_path, "toy")
     file = tmp_path / "toy.plain.outputs.jsonl.xz"

@@ -64,7 +64,7 @@ class RunDirectory(RecordedRun):
         run = RunDirectory(find_run(path))
         if run.fit_is_unfinished:
             again = f"noisychannel fit … {shlex.join(['--run-dir', str(path)])}"
-            raise BadInputError(f"{path}: its fit is not finished; repeat the command: {again}")
+            raise BadInputError(f"{path}: its fit is running, or was interrupted; wait, or continue it: {again}")
         return RunDirectory.open(path)
 
     def forget(self, name: str | None = None) -> None:

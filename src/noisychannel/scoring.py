@@ -20,9 +20,10 @@ from noisychannel.data.rows import Row
 from noisychannel.decode.memory import gib, pair_bytes, parts, room_of, widest_layer
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
-from noisychannel.ids import UNK
 from noisychannel.models import SSNT
 from noisychannel.models.registry import ROLES, Role
+from noisychannel.refused_lines import RefusedLines
+from noisychannel.remarks import Remarks
 from noisychannel.runs import RunDirectory
 
 MAX_SYMBOLS = 1000
@@ -67,11 +68,9 @@ class PairScorer:
         self.layers = {role: widest_layer(model) for role, model in self.models.items()}
         self.room = room_of(SearchSettings(), device)
         """The bytes that scoring may use."""
-        self.options, self.report = options, report
-        self.unknown = 0
-        """Unknown symbols met so far."""
-        self.failed = 0
-        """Lines that could not be scored so far."""
+        self.options = options
+        self.remarks = Remarks()
+        self.refused = RefusedLines("scored", report)
         self.blank = 0
         """Blank lines so far, which are skipped."""
 
@@ -113,8 +112,7 @@ class PairScorer:
 
     def _refused(self, row: Row | BadLine, problem: str) -> dict[str, Any]:
         """The record of a line that cannot be scored."""
-        self.failed += 1
-        self.report(problem)
+        self.refused.add(problem)
         text = (
             {"input": None, "output": None} if isinstance(row, BadLine) else {"input": row.input, "output": row.output}
         )
@@ -126,7 +124,8 @@ class PairScorer:
         outputs = [self.output_codec.encode(row.output) for row in rows]
         records: list[dict[str, Any]] = []
         for row, input_ids, output_ids in zip(rows, tagged_inputs, outputs, strict=True):
-            self.unknown += input_ids.count(UNK) + output_ids.count(UNK)
+            self.remarks.add(row.where, self.input_codec.unknown(row.input, row.features))
+            self.remarks.add(row.where, self.output_codec.unknown(row.output))
             records.append(
                 {
                     "input": row.input,

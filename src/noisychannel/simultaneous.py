@@ -65,7 +65,7 @@ class OnlineLines:
             try:
                 yield from self._read(line, parsed[0])
             except SearchTooLargeError as error:
-                self.decoder.refuse(f"{line.where}: {error}")
+                self.decoder.refused.add(f"{line.where}: {error}")
                 yield OnlineStep(line.text, "", "", undecoded)
 
     def _read(self, line: Line, text: str) -> Iterator[OnlineStep]:

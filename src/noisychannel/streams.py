@@ -24,14 +24,13 @@ from noisychannel.model_processes import ModelProcesses, Work
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
 from noisychannel.outputs import Output
+from noisychannel.refused_lines import RefusedLines, WrongColumns
 from noisychannel.remarks import Remarks
 from noisychannel.reporting import Advance, plural
 from noisychannel.schemas import Record
 
 MAX_SYMBOLS = 1000
 """Longer inputs are not decoded unless the caller allows it."""
-REPORTED = 20
-"""Lines that cannot be decoded and are named; the others are counted."""
 BATCHES_AT_ONCE = 8
 """Batches read before any is decoded, so that inputs of similar length go together."""
 CHUNKS_AHEAD = 1
@@ -159,10 +158,6 @@ class DecodingState(Record):
     remarks: Remarks = field(default_factory=Remarks)
 
 
-class WrongColumns(str):
-    """Why a line cannot be decoded, if it has too many columns or too few: most often all lines of a file have."""
-
-
 class LineDecoder:
     """Decodes the lines of a stream. A line that cannot be decoded is reported. A blank line has no outputs."""
 
@@ -183,10 +178,7 @@ class LineDecoder:
         self.model, self.options, self.report, self.align, self.confident = model, options, report, align, confident
         self.with_features = "features" in DataSource(data).columns.roles
         self.separator = data.feature_separator
-        self.failed = 0
-        """Lines that could not be decoded so far."""
-        self.wrong_columns = 0
-        """Those of them with a wrong number of columns."""
+        self.refused = RefusedLines("decoded", report)
         self.blank = 0
         """Blank lines of given outputs so far."""
         self.remarks = Remarks()
@@ -238,21 +230,18 @@ class LineDecoder:
     ) -> None:
         """Write every line, as ``show`` gives it, and finish the file. ``chunks`` are of the ``rest`` of its input."""
         so_far = file.state(DecodingState)
-        self.failed, self.wrong_columns = so_far.failed, so_far.wrong_columns
+        self.refused.number, self.refused.wrong_columns = so_far.failed, so_far.wrong_columns
         self.blank, self.remarks = so_far.blank, so_far.remarks
         for chunk in chunks:
             shown = "".join(f"{show(line)}\n" for line in chunk.lines)
-            state = DecodingState(self.failed, self.wrong_columns, self.blank, self.remarks)
+            state = DecodingState(self.refused.number, self.refused.wrong_columns, self.blank, self.remarks)
             file.write(shown, chunk.read, asdict(state))
             progress(len(chunk.lines))
 
     def summary(self) -> str:
         """What a user should know at the end; empty if there is nothing."""
-        wrong = self.wrong_columns
-        failed = f"{self.failed} lines could not be decoded" if self.failed > REPORTED or wrong > 1 else ""
-        failed += f", {wrong} of them with a wrong number of columns" if 1 < wrong < self.failed else ""
         blank = counted_blanks(self.blank) if self.blank else ""
-        return "; ".join(filter(None, (failed, blank, self.remarks.line())))
+        return "; ".join(filter(None, (self.refused.summary(), blank, self.remarks.line())))
 
     def decided_by(self) -> dict[str, str]:
         """Everything but the input that decides the outputs to the last digit, by name, for an ``OutputFile``."""
@@ -272,7 +261,7 @@ class LineDecoder:
         group, read = list[Row](), 0
         for row in rows:
             if isinstance(row, BadLine):
-                self.refuse(row.reason)
+                self.refused.add(row.reason)
             elif row is None:
                 self.blank += 1
             elif self._fits(row):
@@ -295,7 +284,7 @@ class LineDecoder:
             outputs_of,
             features,
             self.align,
-            refuse=lambda place, reason: self.refuse(f"{groups[place][0].where}: {reason}"),
+            refuse=lambda place, reason: self.refused.add(f"{groups[place][0].where}: {reason}"),
         )
         lines = []
         for text, tags, outputs, best in zip(texts, features, given, ranked, strict=True):
@@ -316,7 +305,7 @@ class LineDecoder:
         sides = ((self.model.input_codec, row.input), (self.model.output_codec, row.output))
         symbols, most = max(len(codec.split(text)) for codec, text in sides), self.options.max_symbols
         if symbols > most:
-            self.refuse(f"{row.where}: {symbols} symbols, more than --max-symbols {most}")
+            self.refused.add(f"{row.where}: {symbols} symbols, more than --max-symbols {most}")
         return symbols <= most
 
     def _begin(self, chunk: list[Line | BadLine]) -> _Begun:
@@ -346,8 +335,10 @@ class LineDecoder:
         """Wait for the outputs of a chunk, and report."""
         model, lines = self.model, begun.lines
         for reason in begun.reasons:
-            self.refuse(reason)
-        n_best = self.processes.finish(begun.work, lambda place, reason: self.refuse(f"{lines[place].where}: {reason}"))
+            self.refused.add(reason)
+        n_best = self.processes.finish(
+            begun.work, lambda place, reason: self.refused.add(f"{lines[place].where}: {reason}")
+        )
         for (n, item), line, outputs in zip(begun.items.items(), lines, n_best, strict=True):
             if not outputs:
                 continue
@@ -361,7 +352,7 @@ class LineDecoder:
         item = self._item(line)
         if not isinstance(item, str):
             return item
-        self.refuse(item)
+        self.refused.add(item)
         return None
 
     def _item(self, line: Line | BadLine) -> tuple[str, list[str]] | str:
@@ -378,20 +369,6 @@ class LineDecoder:
             return f"{line.where}: {symbols} symbols, more than --max-symbols {self.options.max_symbols}"
         features = [tag for tag in values[1].split(self.separator) if tag] if self.with_features else []
         return values[0], features
-
-    def refuse(self, message: str) -> None:
-        """Count a line that cannot be decoded, and say why; of a wrong number of columns only once."""
-        self.failed += 1
-        if isinstance(message, WrongColumns):
-            self.wrong_columns += 1
-            if self.wrong_columns == 1:
-                self.report(message)
-            return
-        others = self.failed - self.wrong_columns
-        if others <= REPORTED:
-            self.report(message)
-        elif others == REPORTED + 1:
-            self.report("further lines that cannot be decoded are only counted")
 
 
 def undecoded_line(line: Line | BadLine) -> DecodedLine:

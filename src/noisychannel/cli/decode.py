@@ -38,9 +38,9 @@ Print the best output of each line of the files (or of standard input, which is 
 blank line. On a terminal, type an input and see its output. If the run was trained with features, a line is the input,
 a tab, and the features. The weights are those tuned for the default system of the run (tune), those of --system
 NAME, or --weights direct,channel,lm,length. With both, NAME still decides which model proposes and how it searches. A
-line that cannot be decoded gives an empty line and a message with its number; the others are decoded. A last line on
-standard error says how many outputs are incomplete (no output reached its end) and which symbols and features were
-unknown.
+line that cannot be decoded gives an empty line and a message with its number (only the first, if they have a wrong
+number of columns, and at most 20 others); the others are decoded. A last line on standard error says how many outputs
+are incomplete (no output reached its end) and which symbols and features were unknown.
 
 --json           a line of JSON for each input: its symbols (features first: alignments count them), what of it is
                  unknown, and hypotheses with all terms of the objective and alignments; direct_is and channel_is say
@@ -78,8 +78,8 @@ POSITIONAL = ("run", "files*")
 UNSURE = "?"
 """The mark of outputs that should be checked."""
 NO_LINES = "there were no lines to decode"
-WIDTH_IN_FILES = 100
-"""Of tables for reading; on a terminal they are as wide as it is."""
+WIDTH_IN_FILES = 160
+"""Of tables for reading in files and pipes; on a terminal they are as wide as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ def run(words: list[str]) -> int:
             write_lines(decoder, output, options, reporter)
     if summary := decoder.summary():
         reporter.warn(summary)
-    return 1 if decoder.failed else 0
+    return 1 if decoder.refused.number else 0
 
 
 def check_together(options: DecodeCommand) -> None:
@@ -301,7 +301,7 @@ def shown(line: DecodedLine, model: NoisyChannel, options: DecodeCommand) -> str
     if not line.outputs:
         return ""
     if options.explain:
-        return explain(line, model, None if options.output is None else WIDTH_IN_FILES)
+        return explain(line, model, None if options.output is None and sys.stdout.isatty() else WIDTH_IN_FILES)
     if options.n_best == 1:
         return line.outputs[0].text + confidence_columns(line.outputs[0], options)
     return "\n".join(

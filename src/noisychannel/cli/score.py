@@ -29,7 +29,7 @@ with the best alignment alone, which is what decode calls direct unless it searc
 that is not finite is null. alignment[j] is the input position at which the direct model emits output symbol j;
 channel_alignment[i] is the output position at which the channel emits input symbol i (features, if
 any, come before the output and are counted). A line that cannot be scored gives a record of nulls and a message with
-its number; the others are scored. Blank lines are skipped and counted.
+its number (of many such lines, the first); the others are scored. Blank lines are skipped and counted.
 
 example:
   printf 'Haus\\tHäusern\\n' | noisychannel score runs/demo
@@ -68,11 +68,14 @@ def run(words: list[str]) -> int:
         reporter.warn(warning)
     total = None if options.file.startswith(HUB) else count_inputs([options.file])
     with reporter.counting("score", total, enabled=not sys.stdout.isatty()) as progress:
+        scored = 0
         for record in scorer.score(try_pairs(options.file, columns, data.feature_separator)):
             print(json_line(record))
             progress(1)
-    if scorer.blank:
-        reporter.warn(counted_blanks(scorer.blank))
-    if scorer.unknown:
-        reporter.warn(f"{scorer.unknown} symbols were unknown to the vocabularies and scored as <unk>")
-    return 1 if scorer.failed else 0
+            scored += 1
+    blank = counted_blanks(scorer.blank) if scorer.blank else ""
+    for remark in filter(None, (scorer.refused.summary(), blank, scorer.remarks.line())):
+        reporter.warn(remark)
+    if not scored:
+        reporter.warn("there were no lines to score")
+    return 1 if scorer.refused.number else 0

@@ -108,7 +108,8 @@ class BadLine(NamedTuple):
 
 
 def read_stream(stream: IO[bytes], name: Path) -> Iterator[Line | BadLine]:
-    """The lines of an open stream. A line that is no text is yielded as a ``BadLine``, and reading continues."""
+    """The lines of an open stream. A line that is no text is yielded as a ``BadLine``, and reading continues;
+    a file in another encoding is refused."""
     number = 0
     try:
         for number, raw in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), start=1):
@@ -116,6 +117,8 @@ def read_stream(stream: IO[bytes], name: Path) -> Iterator[Line | BadLine]:
                 raise BadInputError(
                     f"{name}:{number}: longer than {LONGEST_LINE >> 20} MiB; not a text file with one item per line?"
                 )
+            if number == 1:
+                _check_encoding(raw, name)
             try:
                 yield Line(_decode(raw, name, number), name, number)
             except BadInputError as error:
@@ -160,11 +163,15 @@ def open_file(file: Path) -> AbstractContextManager[IO[bytes]]:
         raise BadInputError(f"{file}: cannot be read ({error.strerror})") from error
 
 
-def _decode(raw: bytes, file: Path, number: int) -> str:
-    encoding = next((name for mark, name in MARKS.items() if raw.startswith(mark)), None) if number == 1 else None
+def _check_encoding(first: bytes, file: Path) -> None:
+    """Refuse a whole file whose first line begins with the mark of another encoding."""
+    encoding = next((name for mark, name in MARKS.items() if first.startswith(mark)), None)
     if encoding is not None:
         command = f"iconv -f {encoding} -t UTF-8 {shlex.quote(str(file))} > NEW_FILE"
         raise BadInputError(f"{file}: {encoding}, not UTF-8; convert it: {command}")
+
+
+def _decode(raw: bytes, file: Path, number: int) -> str:
     if b"\0" in raw:
         raise BadInputError(
             f"{file}:{number}: NUL byte at column {raw.index(0) + 1}; not a text file: save a spreadsheet as text with "

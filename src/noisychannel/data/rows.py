@@ -210,7 +210,7 @@ def _hint(line: str) -> str:
         return "; if its columns are separated by something else, save the file with tabs"
     if "\t" not in line and " " in line.strip():
         return "; it has spaces: put one tab between the columns instead"
-    return ""
+    return "; say what they are with --columns (data.columns in a configuration)"
 
 
 def _hub_rows(source: str, columns: Columns, feature_separator: str) -> Iterator[tuple[list[str], str]]:

@@ -180,7 +180,7 @@ def _errors(errors: Errors) -> Iterator[str]:
     yield from ("", markdown(rows), "")
     more = len(errors.kinds) - len(shown)
     yield "An output with several differences counts for each." + (
-        f" There are {more} more kinds of errors; --json has all." if more else ""
+        f" More kinds of errors: {more}; --json has all." if more else ""
     )
 
 

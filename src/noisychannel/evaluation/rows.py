@@ -9,7 +9,7 @@ from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource
 from noisychannel.data.rows import Columns, Row, read_pairs, read_parallel
 from noisychannel.data.sources import warnings_of
-from noisychannel.errors import BadInputError
+from noisychannel.errors import BadInputError, did_you_mean
 from noisychannel.evaluation.baselines import BASELINES
 from noisychannel.evaluation.held_out import rows_of_groups
 from noisychannel.reporting import Reporter
@@ -22,7 +22,7 @@ def training_rows(
     """The pairs of each group that the baselines are made from; none if there are no baselines."""
     for name in baselines:
         if name not in BASELINES:
-            raise BadInputError(f"--baselines: unknown baseline {name!r}; there are {', '.join(BASELINES)}")
+            raise BadInputError(f"--baselines: unknown baseline {name!r}{did_you_mean(name, BASELINES)}")
     for side, codec in zip(("input", "output"), codecs, strict=True):
         if "rules" in baselines and codec.config.units != "characters":
             raise BadInputError(

@@ -128,8 +128,9 @@ class Design:
     """The paper's own figures, by the label of the row (``setting: name``)."""
     cited: Mapping[str, Figures] = field(default_factory=dict)
     """Figures of other systems, which become rows of their own."""
-    examples: tuple[str, str] | None = None
-    """The labels of two rows: items on which they differ are shown."""
+    examples: tuple[str, ...] = ()
+    """The label of a row, and of one to compare it with, or of several: the first that is measured. Items on which the
+    two differ are shown."""
     examples_of_each: int = 12
     """How many are shown on which the second row is better, and as many on which it is worse."""
     shown_parts: tuple[str, ...] = ()

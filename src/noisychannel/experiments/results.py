@@ -66,7 +66,7 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         "cited": {name: dict(figures) for name, figures in design.cited.items()},
         **_content(design, whole, rows),
         "not measured": _not_measured(design, {row.label for row in rows}),
-        "example systems": list(design.examples or ()),
+        "example systems": [row.label for row in _example_rows(design, scorer, rows)],
         "examples": _examples(design, scorer, rows),
         **({"lengths": length_record(design.lengths, whole.items, rows)} if design.lengths else {}),
         **({"search errors": search_errors(design, rows)} if design.search_errors else {}),
@@ -148,12 +148,18 @@ def _not_measured(design: Design, measured: set[str]) -> dict[str, list[str]]:
     return {name: labels for name, labels in missing.items() if labels}
 
 
+def _example_rows(design: Design, scorer: RowScorer, rows: Sequence[MergedRow]) -> list[MergedRow]:
+    """The two rows of the examples; none if they are not measured."""
+    by_label = {row.label: row for row in rows if len(row.items) == len(scorer.items)}
+    found = [by_label[label] for label in design.examples if label in by_label]
+    return found[:2] if len(found) > 1 and found[0].label == design.examples[0] else []
+
+
 def _examples(design: Design, scorer: RowScorer, rows: Sequence[MergedRow]) -> dict[str, list[list[str]]]:
     """Items on which two rows differ, with the models of the first seed, spread evenly over all such items."""
-    by_label = {row.label: row for row in rows if len(row.items) == len(scorer.items)}
-    if design.examples is None or not all(label in by_label for label in design.examples):
+    if not (pair := _example_rows(design, scorer, rows)):
         return {}
-    before, after = (next(iter(by_label[label].outputs.values())) for label in design.examples)
+    before, after = (next(iter(row.outputs.values())) for row in pair)
     metric = design.metrics[0]
     scores = [scorer.item_scores(metric, texts) for texts in (before, after)]
     sign = 1 if scorer.metrics[metric].higher_is_better else -1
@@ -169,10 +175,9 @@ def _examples(design: Design, scorer: RowScorer, rows: Sequence[MergedRow]) -> d
 
 def _shown(design: Design, scorer: RowScorer, rows: Sequence[MergedRow]) -> list[list[str]]:
     """The items of parts that are shown: part, input, reference, and what both rows of the examples put out."""
-    by_label = {row.label: row for row in rows if len(row.items) == len(scorer.items)}
-    if design.examples is None or not all(label in by_label for label in design.examples):
+    if not (pair := _example_rows(design, scorer, rows)):
         return []
-    before, after = (next(iter(by_label[label].outputs.values())) for label in design.examples)
+    before, after = (next(iter(row.outputs.values())) for row in pair)
     return [
         [scorer.part_of(n), item.input, item.references[0], one, other]
         for n, (item, one, other) in enumerate(zip(scorer.items, before, after, strict=True))

@@ -13,7 +13,10 @@ from noisychannel.fitting.options import UserData
 
 NAMES_OF_COLUMNS = {
     "input", "output", "source", "target", "src", "tgt", "old", "new", "historical", "modern", "lemma", "form", "word",
-    "original", "normalised", "normalized", "orig", "norm", "x", "y", "token", "features", "tags",
+    "original", "normalised", "normalized", "orig", "norm", "x", "y", "token", "features", "tags", "base", "stem",
+    "root", "verb", "noun", "adjective", "singular", "plural", "present", "past", "participle", "infinitive", "inflected",
+    "spelling", "pronunciation", "grapheme", "graphemes", "phoneme", "phonemes", "ipa", "transcription",
+    "transliteration", "romanised", "romanized", "text", "title", "headline", "summary", "document", "article",
 }  # fmt: skip
 """Usual names in the first line of a table."""
 LEAST_DIFFERING = 20
@@ -38,9 +41,10 @@ def doubts_about(data: UserData) -> Iterator[str]:
         return
     inputs, outputs = fmean(x in words for x, _ in pairs), fmean(y in words for _, y in pairs)
     if inputs - outputs >= MORE_LISTED:
+        columns = data.columns.exchanged("input", "output").written
         yield (
             f"inputs are on the word list more often ({100 * inputs:.0f} %) than outputs ({100 * outputs:.0f} %): are "
-            f"the columns swapped? Then repeat with --columns {data.columns.exchanged('input', 'output').written}"
+            f"the columns swapped? Then repeat with --columns {columns} --overwrite"
         )
 
 

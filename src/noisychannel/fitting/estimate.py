@@ -125,8 +125,8 @@ def what_helps(
         others = [ok for (row, _), ok in zip(held_out, right, strict=True) if row.output not in known]
         if listed and others and 100 * (np.mean(listed) - np.mean(others)) >= CLEARLY:
             found.append(
-                f"more words: {_percent(listed)} of the held-out answers that are among the words are right, "
-                f"{_percent(others)} of the {len(others):,} others"
+                f"more words: {_percent(listed)} of the held-out outputs that are on the list are found, "
+                f"and {_percent(others)} of the {len(others):,} that are not"
             )
     wrong = len(right) - sum(right)
     found.append(f"more pairs ({wrong:,} of {len(right):,} held-out answers are wrong)")

@@ -137,8 +137,8 @@ def make_plan(
 
 
 def explained(plan: Plan, facts: Facts, *further: str) -> Plan:
-    """The plan with a reason for each choice, and further ones."""
-    return replace(plan, reasons=(*reasons(facts, plan, set(plan.given)), *further))
+    """The plan with a reason for each choice, and further ones, if it was shortened."""
+    return replace(plan, reasons=(*reasons(facts, plan, set(plan.given), shortened=bool(further)), *further))
 
 
 def check_choices(facts: Facts, made_up: int | None, inputs: int | None, lexicon: bool | None) -> None:

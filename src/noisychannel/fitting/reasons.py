@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from noisychannel.fitting.plan import Plan
 
 
-def reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
-    """A sentence for each choice; ``given``: the options that decided instead."""
+def reasons(facts: Facts, plan: Plan, given: set[str], shortened: bool = False) -> tuple[str, ...]:
+    """A sentence for each choice; ``given``: the options that decided instead. ``shortened``: the time decided."""
     found = []
     if plan.folds:
         why = "as given" if "--folds" in given else f"fewer than {FEW} pairs are too few to split some off for good"
@@ -35,6 +35,7 @@ def reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
         )
     if plan.words_given_inputs:
         why = "as given" if "--inputs" in given else "they show the models real outputs"
+        why += ", as many as there is time for" if shortened else ""
         what = "tags and inputs" if plan.words_given_tags else "inputs"
         found.append(f"{plan.words_given_inputs:,} words are given {what} by a reverse model: {why}")
         if plan.inputs_drawn:
@@ -50,7 +51,7 @@ def reasons(facts: Facts, plan: Plan, given: set[str]) -> tuple[str, ...]:
         found.append(f"each real pair counts {plan.repeat} times, so that they are not lost among the made ones")
     found.append(
         f"direct and channel: {plan.hidden_size} units, dropout {plan.dropout:g}, {plan.updates:,} updates of "
-        f"{plan.batch_size}, by the number of pairs"
+        f"{plan.batch_size}, by {'the time that there is' if shortened else 'the number of pairs'}"
     )
     words = f"the {plan.words_given_inputs if plan.words_given_tags else facts.words:,} words"
     source = words if plan.lm_words_alone else "the outputs of the pairs"

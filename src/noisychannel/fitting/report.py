@@ -82,7 +82,7 @@ def _listed(result: FitResult) -> Iterator[str]:
     yield (
         f"{100 * listed:.0f} % of the outputs of the pairs are on the list of words. The estimate of "
         f"{done.default} assumes that as many outputs of new inputs are{without}. If the list was made from the pairs, "
-        "it is too good: fit again with --lexicon false"
+        "the estimate is too high: fit again with --lexicon false --overwrite"
     )
 
 

@@ -141,13 +141,13 @@ def shortened(plan: Plan, facts: Facts, speed: Speed, minutes: float) -> Plan:
     seconds = sum(estimate_stages(found, facts, speed).values())
     fits = seconds <= MARGIN * 60 * minutes
     why = (
-        f"the updates are {100 * found.updates / plan.updates:.0f} % of what the pairs deserve"
+        f"the updates are {100 * found.updates / plan.updates:.0f} % of what fit would choose for these pairs"
         + (
             f", to fit into {plural(minutes, 'minute')} on this machine"
             if fits
             else f"; even that takes over {plural(minutes, 'minute')}"
         )
-        + "; with a larger --minutes the models would be better"
+        + "; with a larger --minutes (and --overwrite) the models would be better"
     )
     return explained(found, facts, why)
 

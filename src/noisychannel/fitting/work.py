@@ -203,7 +203,8 @@ def check_same(before: Begun, options: FitOptions, files: Mapping[str, list[str]
             )
     for name, sums in files.items():
         if before.files.get(name) != sums:
-            raise BadInputError(f"{name}: the files are not those that {place} was begun with; {fix}")
+            asked = {"train": "PAIRS", "unpaired": "--words"}[name]
+            raise BadInputError(f"{asked}: the files are not those that {place} was begun with; {fix}")
 
 
 def begun_now(options: FitOptions, files: Mapping[str, list[str]], facts: Facts, plan: Plan) -> Begun:

@@ -30,7 +30,7 @@ def locked_run(run: RunFiles, wait: bool = False) -> Iterator[Lock]:
     """Keep other processes from training in the directory; ``wait`` until they have ended, or refuse it."""
     file = run.path / ".lock"
     if run.path.exists() and not run.path.is_dir():
-        raise BadInputError(f"run_dir: {run.path} is a file; choose another run_dir")
+        raise BadInputError(f"run_dir: {run.path} is a file; choose another directory (--run-dir)")
     try:
         lock, begun = _acquire(file, math.inf if wait else SECONDS_FOR_LOCK)
         # Only now: whoever held the lock before may have filled the directory, or emptied it.
@@ -69,7 +69,7 @@ def _acquire(file: Path, patience: float) -> tuple[IO[bytes], bool]:
                 if time.monotonic() > deadline:
                     raise BadInputError(
                         f"{file.parent}: in use by another process; wait until it has finished, "
-                        "or choose another run_dir"
+                        "or choose another directory (--run-dir)"
                     ) from None
                 time.sleep(0.05)
                 continue
