@@ -47,13 +47,21 @@ def test_swapped_columns_are_asked_about(tmp_path: Path) -> None:
     assert doubts(right) == []
     assert doubts(replace(right, columns="output,input")) == [
         "inputs are on the word list more often (80 %) than outputs (40 %): are the columns swapped? Then repeat with "
-        "--columns input,output"
+        "--columns input,output --overwrite"
     ]
     # Not if the difference is small, if there are no words, or if pairs have tags.
     assert doubts(replace(write(tmp_path, pairs, outputs[:59] + some[:40]), columns="output,input")) == []
     assert doubts(replace(write(tmp_path, pairs, []), columns="output,input")) == []
     tagged = write(tmp_path, [(*pair, "V;PST") for pair in pairs], outputs, columns="output,input,features")
     assert doubts(tagged) == []
+
+
+def test_words_of_another_alphabet_are_asked_about(tmp_path: Path) -> None:
+    pairs = [(x, double_vowels(x)) for x in texts(40)]
+    others = ["дом", "год", "стол"]
+    (doubt,) = doubts(write(tmp_path, pairs, [*others, pairs[0][1]]))
+    assert doubt.startswith("of the characters of the words, only 4")
+    assert doubts(write(tmp_path, pairs, [*others, *(y for _, y in pairs)])) == []
 
 
 def test_few_pairs_that_differ_say_nothing_of_the_columns(tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ def refuse_all(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
             in complaint
         )
         assert complaint.count("\n") == 1
-    with pytest.raises(BadInputError, match="its fit is not finished"):
+    with pytest.raises(BadInputError, match="its fit is running, or was interrupted"):
         NoisyChannel.load(run)
 
 

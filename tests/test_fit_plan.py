@@ -162,7 +162,7 @@ def test_a_plan_is_shortened_to_its_time() -> None:
     assert sum(estimate_stages(short, FACTS, speed).values()) <= 180
     assert short.updates < plan.updates
     assert "3 minutes" in short.reasons[-1]
-    for minutes, shown in ((1.0, "over 1 minute;"), (0.5, "over 0.5 minutes;")):
+    for minutes, shown in ((1.0, "more than 1 minute;"), (0.5, "more than 0.5 minutes;")):
         slow = replace(speed, direct=100.0)
         assert shown in shortened(plan, FACTS, slow, minutes).reasons[-1]
 

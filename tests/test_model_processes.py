@@ -16,11 +16,12 @@ import pytest
 from noisychannel import NoisyChannel
 from noisychannel.data.files import BadLine, Line
 from noisychannel.decode.memory import SearchTooLargeError
+from noisychannel.decoded_line import DecodedLine
 from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.model_processes import ModelProcesses
 from noisychannel.outputs import Output
 from noisychannel.runs import RunDirectory
-from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions
+from noisychannel.streams import LineDecoder, StreamOptions
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux only")
 

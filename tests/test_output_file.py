@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -309,7 +310,10 @@ def test_pairs_instead_of_inputs_are_told_of_once(trained: Path, tmp_path: Path,
     assert main(["decode", str(trained), str(wrong), *FAST]) == 1
     out, err = capsys.readouterr()
     assert out == "\n" * 10
-    assert err.splitlines()[1:] == [f"noisychannel: {message}", "noisychannel: 10 lines could not be decoded"]
+    assert err.splitlines()[1:] == [
+        f"noisychannel: {message} (of further lines like this, only the number is told)",
+        "noisychannel: 10 lines could not be decoded",
+    ]
     # What was told before an interruption is not told again, but counted; other lines are told of, too.
     decode = ["decode", str(trained), str(wrong), "--output", str(output), "--max-symbols", "5", *FAST]
     assert main(decode) == 1
@@ -319,6 +323,43 @@ def test_pairs_instead_of_inputs_are_told_of_once(trained: Path, tmp_path: Path,
     assert capsys.readouterr().err.splitlines()[1:] == [
         f"noisychannel: {wrong}:12: 8 symbols, more than --max-symbols 5",
         "noisychannel: 12 lines could not be decoded, 11 of them with a wrong number of columns",
+    ]
+
+
+def test_a_file_in_another_encoding_is_refused_once(trained: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    good, wrong = tmp_path / "good.txt", tmp_path / "wrong.txt"
+    good.write_text("ab\n")
+    wrong.write_text("ab\tb\n" * 10, encoding="utf-16")
+    convert = f"noisychannel: {wrong}: UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {wrong} > NEW_FILE"
+    assert main(["decode", str(trained), str(good), str(wrong), *FAST]) == 2
+    out, err = capsys.readouterr()
+    assert not out, "refused before anything is decoded"
+    assert err.splitlines()[-1] == convert
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\n")))
+    assert main(["decode", str(trained), "-", str(wrong), *FAST]) == 2
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 1, "what was read before is decoded"
+    assert err.splitlines()[-1] == convert
+    assert main(["score", str(trained), str(wrong)]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.splitlines() == [convert]
+
+
+def test_score_tells_of_bad_lines_as_decode_does(trained: Path, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("")
+    assert main(["score", str(trained), str(file)]) == 0
+    assert capsys.readouterr().err == "noisychannel: there were no lines to score\n"
+    file.write_text("ab\n" * 25 + "a\tb\n")
+    assert main(["score", str(trained), str(file)]) == 1
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 26
+    told = err.splitlines()
+    assert told[19].startswith(f"noisychannel: {file}:20: 1 tab-separated column, but 2 are expected")
+    assert told[20:] == [
+        "noisychannel: further lines that cannot be scored are only counted",
+        "noisychannel: 25 lines could not be scored",
     ]
 
 

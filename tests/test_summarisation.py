@@ -282,6 +282,14 @@ def test_the_report_marks_online_rows_and_shows_the_appendix(results: dict) -> N
     assert sum("Gigaword: RAS-Elman" in line for line in lines) == 3
 
 
+def test_blocks_of_other_data_are_not_merged(experiment: Summarisation, results: dict) -> None:
+    assert results["example systems"] == [DIRECT.label, FULL.label], "the first of the second systems that is measured"
+    first, *others = read_blocks(experiment.setup.work, "summarisation")
+    first.record["data"] = {**first.record["data"], "pairs": {"train": 7}}
+    with pytest.raises(BadInputError, match="pairs of train; measure one of them again"):
+        merge(experiment.design, [first, *others])
+
+
 def test_back_translated_headlines_are_further_pairs(results: dict, experiment: Summarisation) -> None:
     config = experiment.config("direct.back.50.1")
     (file,) = config.data.further

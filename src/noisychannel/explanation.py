@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table as TerminalTable
 
 from noisychannel.alignment import draw_alignment
+from noisychannel.decoded_line import DecodedLine
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.remarks import first_names
-from noisychannel.streams import DecodedLine
 
 
 def explain(line: DecodedLine, model: NoisyChannel, width: int | None = None) -> str:

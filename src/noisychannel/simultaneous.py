@@ -8,9 +8,10 @@ from typing import Any
 
 from noisychannel.data.files import BadLine, Line
 from noisychannel.decode.memory import SearchTooLargeError
+from noisychannel.decoded_line import DecodedLine, undecoded_line
 from noisychannel.errors import BadInputError
 from noisychannel.noisy_channel import NoisyChannel
-from noisychannel.streams import DecodedLine, LineDecoder, undecoded_line
+from noisychannel.streams import LineDecoder
 
 END = "␄"
 """Stands for the end of an input that has been read."""

@@ -8,22 +8,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from noisychannel import __version__
 from noisychannel.arguments import Count, check_bounds
-from noisychannel.data.blank_lines import counted_blanks, is_blank
-from noisychannel.data.codec import Unknown
+from noisychannel.data.blank_lines import counted_blanks
 from noisychannel.data.files import BadLine, Line
 from noisychannel.data.prepare import DataConfig, DataSource
 from noisychannel.data.rows import Columns, Row, try_pairs
+from noisychannel.decoded_line import DecodedLine, undecoded_line
 from noisychannel.errors import NoisyChannelError
 from noisychannel.model_processes import ModelProcesses, Work
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
-from noisychannel.outputs import Output
 from noisychannel.refused_lines import RefusedLines, WrongColumns
 from noisychannel.remarks import Remarks
 from noisychannel.reporting import Advance, plural
@@ -35,52 +34,6 @@ BATCHES_AT_ONCE = 8
 """Batches read before any is decoded, so that inputs of similar length go together."""
 CHUNKS_AHEAD = 1
 """So many times as many lines are read ahead, so that no process waits for the slowest batch of others."""
-
-
-@dataclass(frozen=True)
-class DecodedLine:
-    """One line of the input and its outputs."""
-
-    text: str | None
-    """The whole line; None if it is not text."""
-    outputs: list[Output] | None = None
-    """The best first; None if the line cannot be decoded; none if it is blank."""
-    unknown: Unknown = Unknown([], [])  # noqa: RUF009 (never changed)
-    """What of the input the models do not know."""
-    input_symbols: Sequence[str] = ()
-    """As the models see them, features first, without EOS: what alignments point to."""
-
-    def is_unsure(self, below: float) -> bool | None:
-        """Whether the best output should be checked: its confidence is lower than that, or unknown. None if there is no
-        output to check: the line is blank, or cannot be decoded."""
-        if not self.outputs:
-            return None
-        best = self.outputs[0].confidence
-        return best is None or best < below
-
-    def record(self, model: NoisyChannel) -> dict[str, Any]:
-        """For a line of JSON."""
-        if self.outputs is None:
-            return {"input": self.text, "hypotheses": None}
-        return {
-            "input": self.text,
-            "input_symbols": list(self.input_symbols),
-            "unknown_symbols": self.unknown.symbols,
-            "unknown_features": self.unknown.features,
-            "hypotheses": [output_record(output, model) for output in self.outputs],
-        }
-
-
-def output_record(output: Output, model: NoisyChannel) -> dict[str, Any]:
-    """An output as JSON: its text, its confidence, its terms and what they are, its alignments."""
-    record = asdict(output.hypothesis)
-    del record["tokens"]
-    settings = model.settings
-    direct_is = settings.search if model.proposer == "direct" else model.proposer
-    channel_is = None if output.hypothesis.channel is None else settings.channel_alignment
-    unknown = list(output.unknown)
-    first = {"output": output.text, "confidence": output.confidence}
-    return {**first, **record, "unknown": unknown, "direct_is": direct_is, "channel_is": channel_is}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,11 +147,12 @@ class LineDecoder:
         self, lines: Iterable[Line | BadLine], one_by_one: bool = False, ahead: bool = False
     ) -> Iterator[Chunk]:
         """``decode``, with all lines that are decoded together at once. ``ahead``: as in ``decode``."""
-        stream, at_once = iter(lines), 1 if one_by_one else self.options.batch_size * BATCHES_AT_ONCE
+        at_once = 1 if one_by_one else self.options.batch_size * BATCHES_AT_ONCE
         begun, most = deque[_Begun](), CHUNKS_AHEAD if ahead and self.processes.processes > 1 else 0
+        chunks = chunks_of(lines, at_once)
         while True:
             try:
-                chunk = list(islice(stream, at_once))
+                chunk = next(chunks, None)
             except NoisyChannelError:
                 # What was read before a file that cannot be read is decoded.
                 yield from map(self._finish, begun)
@@ -371,8 +325,18 @@ class LineDecoder:
         return values[0], features
 
 
-def undecoded_line(line: Line | BadLine) -> DecodedLine:
-    """A line before it is decoded; a blank one stays as it is."""
-    if isinstance(line, BadLine):
-        return DecodedLine(None)
-    return DecodedLine(line.text, [] if is_blank(line) else None)
+def chunks_of(lines: Iterable[Line | BadLine], size: int) -> Iterator[list[Line | BadLine]]:
+    """``size`` lines at a time; what was read before an error is a chunk of its own, then the error is raised."""
+    stream, error = iter(lines), None
+    while error is None:
+        chunk = list[Line | BadLine]()
+        try:
+            for line in islice(stream, size):
+                chunk.append(line)
+        except NoisyChannelError as found:
+            error = found
+        if chunk:
+            yield chunk
+        elif error is None:
+            return
+    raise error

@@ -16,6 +16,7 @@ from noisychannel.data.files import BadLine, Line, count_inputs, read_inputs
 from noisychannel.data.standard_input import DASH, check_read_once
 from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
+from noisychannel.decoded_line import DecodedLine
 from noisychannel.errors import BadInputError, command_line
 from noisychannel.explanation import explain
 from noisychannel.json_lines import json_line
@@ -28,7 +29,7 @@ from noisychannel.processes import loaded_for_good
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 from noisychannel.simultaneous import MARGIN, OnlineLines, OnlineStep, online_records
-from noisychannel.streams import DecodedLine, LineDecoder, StreamOptions, content_of
+from noisychannel.streams import LineDecoder, StreamOptions, content_of
 from noisychannel.systems import check_used, unused_settings
 from noisychannel.weights import read_system, read_systems
 

@@ -11,6 +11,7 @@ from noisychannel.alignment import draw_alignment
 from noisychannel.arguments import Count, Seed, check_bounds
 from noisychannel.data.german_nouns import NounFiles, write_dative_plurals
 from noisychannel.data.rows import Row
+from noisychannel.decoded_line import DecodedLine
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
@@ -23,7 +24,6 @@ from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
 from noisychannel.scoring import PairScorer
-from noisychannel.streams import DecodedLine
 
 MINUTES = 2.5
 """What ``fit`` may plan for. Installing, evaluating and the examples come on top."""

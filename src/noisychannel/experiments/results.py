@@ -38,6 +38,7 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
                 f"{design.name}: the blocks {whole.name} and {block.name} have different test items; "
                 "measure one of them again, with the data of the other"
             )
+        check_same_pairs(design, whole, block)
     scorers = {tuple(block.items): RowScorer(design, block.parts()) for block in blocks}
     scorer = scorers[tuple(whole.items)]
     rows = merged_rows(design, blocks)
@@ -73,6 +74,17 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         **({"claims": check_claims(design, scorer, rows)} if design.claims else {}),
         **({"shown": _shown(design, scorer, rows)} if design.shown_parts else {}),
     }
+
+
+def check_same_pairs(design: Design, whole: Block, block: Block) -> None:
+    """Refuse blocks that were trained on different data of one part."""
+    counts, others = (one.record["data"].get("pairs", {}) for one in (whole, block))
+    if differing := [part for part, count in others.items() if counts.get(part, count) != count]:
+        part = differing[0]
+        raise BadInputError(
+            f"{design.name}: the blocks {whole.name} and {block.name} have {counts[part]:,} and {others[part]:,} pairs "
+            f"of {part}; measure one of them again, with the data of the other"
+        )
 
 
 def in_order(design: Design, blocks: Sequence[Block]) -> list[Block]:

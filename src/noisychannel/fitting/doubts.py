@@ -1,4 +1,5 @@
-"""Mistakes that the data of a user can show: columns in the wrong order, and a line with the names of the columns.
+"""Mistakes that the data of a user can show: columns in the wrong order, a line with the names of the columns, and
+words that are no outputs.
 
 They are no errors: data that is right can look like this, too. So a user is asked, and the work goes on.
 """
@@ -14,8 +15,8 @@ from noisychannel.fitting.options import UserData
 NAMES_OF_COLUMNS = {
     "input", "output", "source", "target", "src", "tgt", "old", "new", "historical", "modern", "lemma", "form", "word",
     "original", "normalised", "normalized", "orig", "norm", "x", "y", "token", "features", "tags", "base", "stem",
-    "root", "verb", "noun", "adjective", "singular", "plural", "present", "past", "participle", "infinitive", "inflected",
-    "spelling", "pronunciation", "grapheme", "graphemes", "phoneme", "phonemes", "ipa", "transcription",
+    "root", "verb", "noun", "adjective", "singular", "plural", "present", "past", "participle", "infinitive",
+    "inflected", "spelling", "pronunciation", "grapheme", "graphemes", "phoneme", "phonemes", "ipa", "transcription",
     "transliteration", "romanised", "romanized", "text", "title", "headline", "summary", "document", "article",
 }  # fmt: skip
 """Usual names in the first line of a table."""
@@ -23,6 +24,9 @@ LEAST_DIFFERING = 20
 """Different pairs, with an output that is not the input, from which the order of the columns is judged."""
 MORE_LISTED = 0.2
 """The share of the inputs on the word list is so much larger than that of the outputs if the columns seem swapped."""
+
+LEAST_SHARED = 0.5
+"""Less of the characters of the words is known from outputs if the words seem to be something else."""
 
 
 def doubts_about(data: UserData) -> Iterator[str]:
@@ -32,6 +36,13 @@ def doubts_about(data: UserData) -> Iterator[str]:
         yield (
             f"{first.where}: {shortened(first.input)} and {shortened(first.output)} look like names of columns, and "
             "are taken as a pair; files have no such line: remove it"
+        )
+    known = {symbol for row in data.pairs for symbol in row.output}
+    symbols = [symbol for row in data.words for symbol in row.output if not symbol.isspace()]
+    if symbols and (share := fmean(symbol in known for symbol in symbols)) < LEAST_SHARED:
+        yield (
+            f"of the characters of the words, only {100 * share:.0f} % are in outputs of the pairs: are the words "
+            "outputs? If not, repeat without --words, or with others, and with --overwrite"
         )
     if any(row.features for row in (*data.pairs[:1], *data.words[:1])):
         return  # the input of an inflection is itself a word, and often a more frequent one

@@ -129,7 +129,8 @@ def what_helps(
                 f"and {_percent(others)} of the {len(others):,} that are not"
             )
     wrong = len(right) - sum(right)
-    found.append(f"more pairs ({wrong:,} of {len(right):,} held-out answers are wrong)")
+    if wrong:
+        found.append(f"more pairs ({wrong:,} of {len(right):,} held-out answers are wrong)")
     return found
 
 

@@ -145,7 +145,7 @@ def shortened(plan: Plan, facts: Facts, speed: Speed, minutes: float) -> Plan:
         + (
             f", to fit into {plural(minutes, 'minute')} on this machine"
             if fits
-            else f"; even that takes over {plural(minutes, 'minute')}"
+            else f"; even that may take more than {plural(minutes, 'minute')}"
         )
         + "; with a larger --minutes (and --overwrite) the models would be better"
     )

@@ -8,13 +8,13 @@ from typing import Any
 
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.memory import Refuse
+from noisychannel.decoded_line import DecodedLine, output_record
 from noisychannel.ids import EOS
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.outputs import Output
 from noisychannel.serve.posteriors import posteriors, transposed
 from noisychannel.serve.tasks import Task
 from noisychannel.serve.tree import SearchTrees, tree_record
-from noisychannel.streams import DecodedLine, output_record
 
 MOST_POINTS = 100_000
 """Alignment points of one answer; outputs beyond them have none."""

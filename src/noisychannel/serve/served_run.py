@@ -12,6 +12,7 @@ from typing import Any
 from noisychannel.data.prepare import DataSource
 from noisychannel.decode.memory import Refuse, SearchTooLargeError
 from noisychannel.decode.objective import TERMS, Weights
+from noisychannel.decoded_line import DecodedLine
 from noisychannel.errors import BadInputError, NoisyChannelError, did_you_mean, did_you_mean_system, shortened
 from noisychannel.json_lines import writable
 from noisychannel.noisy_channel import NoisyChannel
@@ -23,7 +24,6 @@ from noisychannel.runs import RunDirectory
 from noisychannel.serve.explaining import Explainer
 from noisychannel.serve.limits import Limits
 from noisychannel.serve.tasks import RefusedTaskError, Task, TaskSettings, UnknownNameError
-from noisychannel.streams import DecodedLine
 from noisychannel.weights import (
     TermSource,
     TunedSystem,
