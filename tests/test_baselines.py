@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from noisychannel.evaluation.baselines import BASELINES, SuffixRules, split
 from noisychannel.experiments.inflection.data import TaggedPair, read_sigmorphon
 
 WORD = st.text("abc", max_size=7)
+SENTENCE = st.lists(st.sampled_from("abcd"), max_size=5).map(" ".join)
 
 
 @given(WORD, WORD)
@@ -34,6 +37,43 @@ def test_identity_knows_nothing_and_memorised_what_it_has_seen() -> None:
     asked = [("a", "PL"), ("a", "SG"), ("b", "PL"), ("b", "SG"), ("c", "PL")]
     assert [identity(*item) for item in asked] == ["a", "a", "b", "b", "c"]
     assert [memorised(*item) for item in asked] == ["y", "z", "z", "b", "c"]
+
+
+def test_the_nearest_known_input_shares_the_rarest_words() -> None:
+    pairs = [
+        ("the cat sleeps", "A", ()),
+        ("the dog sleeps", "B", ()),
+        ("the dog", "C", ()),
+        ("the dog", "D", ()),
+        ("the dog", "D", ()),
+        ("zebra", "E", "PL"),
+    ]
+    nearest = BASELINES["nearest"](pairs)
+    assert nearest("the dog", ()) == "D", "a known input"
+    assert nearest("dog", ()) == "D", "the word that is not shared counts, too"
+    assert nearest("a cat", ()) == "A"
+    assert nearest("sleeps dog", ()) == "B"
+    assert nearest("sleeps", ()) == "B", "what it has beside is frequent"
+    assert nearest("zebra", ()) == "zebra", "nothing of it is known"
+    assert (nearest("a zebra", "PL"), nearest("zebra", "SG")) == ("E", "zebra"), "tags are never mixed"
+    assert BASELINES["nearest"]([])("the dog", ()) == "the dog"
+
+
+@given(st.lists(st.tuples(SENTENCE, WORD), min_size=1, max_size=8), SENTENCE)
+def test_the_nearest_known_input_by_definition(pairs: list[tuple[str, str]], text: str) -> None:
+    known = dict(reversed(pairs))
+    found = BASELINES["nearest"]([(given, output, ()) for given, output in known.items()])(text, ())
+    words = {given: set(given.split()) for given in known}
+    inputs_with = Counter(word for of in words.values() for word in of)
+    weight = {word: math.log(1 + len(known) / n) ** 2 for word, n in inputs_with.items()}
+    asked = set(text.split()) & weight.keys()
+    if not asked:
+        assert found == known.get(text, text)
+        return
+    size = {given: math.sqrt(sum(weight[w] for w in of)) or 1.0 for given, of in words.items()}
+    score = {given: sum(weight[w] for w in sorted(of & asked)) / size[given] for given, of in words.items()}
+    best = max(score.values())
+    assert found in {known[text]} if text in known else found in {known[x] for x in score if score[x] > best - 1e-9}
 
 
 def test_a_circumfix() -> None:

@@ -241,7 +241,7 @@ def test_baselines_are_made_from_the_training_pairs(
 
     capsys.readouterr()
     assert main(["evaluate", str(run), str(test), *words[:2], "--baselines", "copy"]) == 2
-    known = "identity, first_8, first_15, memorised, rules"
+    known = "identity, first_8, first_15, memorised, nearest, rules"
     assert f"--baselines: unknown baseline 'copy'; choose from {known}" in capsys.readouterr().err
     config = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(config.replace("train.tsv", "gone.tsv"))

@@ -1,10 +1,10 @@
 """The simplest baselines, made from training pairs.
 
 ``identity`` puts out its input, ``first_8`` and ``first_15`` so many words of it, ``memorised`` the most frequent
-training output of a known input with the same tags, and ``rules`` inflects: the longest known ending of a lemma says
-what becomes of it. The rules are our own version of the non-neural baseline of the SIGMORPHON shared tasks (Cotterell
-et al., 2017). A lemma and its form are aligned letter by letter; what sticks out on the left is a prefix, on the right
-a suffix:
+training output of a known input with the same tags, ``nearest`` that of the known input that shares most words with it,
+and ``rules`` inflects: the longest known ending of a lemma says what becomes of it. The rules are our own version of
+the non-neural baseline of the SIGMORPHON shared tasks (Cotterell et al., 2017). A lemma and its form are aligned letter
+by letter; what sticks out on the left is a prefix, on the right a suffix:
 
     lemma      s u c h e n            prefix:  (nothing) -> ge
     form   g e s u c h   t            suffix:  en -> t, and with more of the stem: hen -> ht, chen -> cht, …
@@ -20,6 +20,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TypeAlias
 
 from noisychannel.data.edits import align
+from noisychannel.evaluation.nearest import NearestInput, most_frequent
 
 Pairs: TypeAlias = Iterable[tuple[str, str, Hashable]]
 """Inputs, outputs and tags."""
@@ -45,8 +46,13 @@ def memorised(pairs: Pairs) -> Answer:
     seen: dict[tuple[str, Hashable], Counter[str]] = defaultdict(Counter)
     for text, output, tags in pairs:
         seen[text, tags][output] += 1
-    best = {known: _most_frequent(outputs) for known, outputs in seen.items()}
+    best = {known: most_frequent(outputs) for known, outputs in seen.items()}
     return lambda text, tags: best.get((text, tags), text)
+
+
+def nearest(pairs: Pairs) -> Answer:
+    """By ``NearestInput``."""
+    return NearestInput(pairs).answer
 
 
 def rules(pairs: Pairs) -> Answer:
@@ -59,10 +65,11 @@ BASELINES: dict[str, Callable[[Pairs], Answer]] = {
     "first_8": first_words(8),
     "first_15": first_words(15),
     "memorised": memorised,
+    "nearest": nearest,
     "rules": rules,
 }
 """By name, simplest first."""
-LEARNT = ("memorised", "rules")
+LEARNT = ("memorised", "nearest", "rules")
 """Those that depend on the training pairs."""
 
 
@@ -86,7 +93,7 @@ class SuffixRules:
         endings = self.suffixes.get(tags, {})
         for start in range(len(lemma) + 1):
             if lemma[start:] in endings:
-                form = lemma[:start] + _most_frequent(endings[lemma[start:]])
+                form = lemma[:start] + most_frequent(endings[lemma[start:]])
                 break
         beginnings = self.prefixes.get(tags, {})
         fitting = [
@@ -111,8 +118,3 @@ def split(lemma: str, form: str) -> tuple[tuple[str, list[str], str], tuple[str,
         letters = [pair[side] for pair in pairs]
         sides.append(("".join(letters[:start]), letters[start:end], "".join(letters[end:])))
     return sides[0], sides[1]
-
-
-def _most_frequent(changes: Counter[str]) -> str:
-    """Of equals the shortest, then the first in the alphabet."""
-    return min(changes, key=lambda new: (-changes[new], len(new), new))

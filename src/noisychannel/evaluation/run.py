@@ -40,8 +40,8 @@ class EvaluateOptions:
         references: Parallel files of references, if FILE has inputs alone.
         systems: Which systems; if not given, direct, all tuned ones, and each baseline model that the run has.
         baselines: Rows to compare with, made from the training pairs: identity (the input), first_8 and first_15
-            (its first words), memorised (the most frequent training output of the input), rules (suffix rules; for
-            characters).
+            (its first words), memorised (the most frequent training output of the input), nearest (that of
+            the training input with the most words in common; for sentences), rules (suffix rules; for characters).
         metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
         tokenize: sacrebleu's tokenizer for bleu.
         columns: What the columns of FILE are; those of the training data if not given.

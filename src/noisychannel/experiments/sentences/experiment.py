@@ -106,9 +106,8 @@ class SentenceExperiment(Experiment):
         super().train(runs)
 
     def training_pairs(self, part: Part, pairs: int | None, seed: int) -> Iterable[TrainingPair]:
-        """Baselines that copy need none."""
-        del part, pairs, seed
-        return []
+        del part, seed
+        return ((pair.source, pair.target, ()) for pair in self.pairs(self._scaled(pairs)))
 
     def for_block(self, block: str) -> Experiment:
         """Wide searches are slow: the block of searches has the first test set only."""

@@ -9,6 +9,8 @@ from noisychannel.experiments.translation.cited import MULTI30K_GOAL
 from noisychannel.experiments.translation.rows import (
     ALL,
     ATTENTION,
+    BASELINES,
+    BETTER_LM,
     BUT_CHANNEL,
     DIRECT,
     EVERYTHING,
@@ -17,6 +19,7 @@ from noisychannel.experiments.translation.rows import (
     FULL,
     LM_DATA,
     NOISY,
+    WITH_BIAS,
     WITH_LM,
 )
 
@@ -27,6 +30,9 @@ GOAL = 3.1
 """The paper's gain of the full model over the direct one."""
 
 
+BETTER_WITH_LM, _, BETTER_FULL = BETTER_LM
+
+
 def _more(text: str, better: SystemRow, worse: SystemRow, least: float = 0.0) -> Claim:
     """The first row is better, by at least so much."""
     return Claim(text, (better.label,), (worse.label,), least=least)
@@ -35,6 +41,11 @@ def _more(text: str, better: SystemRow, worse: SystemRow, least: float = 0.0) ->
 CLAIMS = (
     _more("goal: full - direct", FULL, DIRECT, GOAL),
     _more("goal: full beats attention", FULL, ATTENTION),
+    *(_more(f"full beats the baseline: {row.name}", FULL, row) for row in BASELINES),
+    _more("goal, with the better LM: full - direct", BETTER_FULL, DIRECT, GOAL),
+    _more("goal, with the better LM: full beats attention", BETTER_FULL, ATTENTION),
+    _more("with the better LM: full beats direct + bias", BETTER_FULL, WITH_BIAS),
+    _more("with the better LM: full beats direct + LM + bias", BETTER_FULL, BETTER_WITH_LM),
     Claim(
         "channel + LM gains about three over direct",
         (NOISY.label,),
@@ -57,12 +68,13 @@ CLAIMS = (
 def _multi30k() -> tuple[Claim, ...]:
     claims = []
     for setting, pairs in ((ALL, None), (FEW, FEW_PAIRS)):
-        full, direct, attention, all_, but_channel = in_setting(
-            (FULL, DIRECT, ATTENTION, EVERYTHING, BUT_CHANNEL), setting, pairs
+        full, direct, attention, all_, but_channel, *baselines = in_setting(
+            (FULL, DIRECT, ATTENTION, EVERYTHING, BUT_CHANNEL, *BASELINES), setting, pairs
         )
         claims += [
             _more(f"full beats direct, {setting}", full, direct),
             _more(f"full beats attention, {setting}", full, attention),
+            *(_more(f"full beats the baseline: {row.name}, {setting}", full, row) for row in baselines),
             _more(f"the channel adds to everything else, tuned alike, {setting}", all_, but_channel),
         ]
     (full,) = in_setting((FULL,), ALL, None)

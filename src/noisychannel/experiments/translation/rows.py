@@ -41,6 +41,12 @@ def _row(name: str, system: str, **changes: Any) -> SystemRow:
     return SystemRow(name=name, system=system, models=models, seeds=1, **changes)
 
 
+BASELINES = (
+    SystemRow(name="the source as it is", baseline="identity"),
+    SystemRow(name="memorised sentences", baseline="memorised"),
+    SystemRow(name="the nearest known sentence", baseline="nearest"),
+)
+"""Without models, so the block of these alone needs no GPU."""
 SEQ2SEQ = _row("seq2seq without attention", "seq2seq")
 ATTENTION = _row("seq2seq with attention", "attention")
 DIRECT = _row("direct (bi)", "direct")
@@ -72,6 +78,9 @@ def _better_lm(row: SystemRow) -> SystemRow:
     return varied(row, "LM learning rate 0.001", {"lm": "better"})
 
 
+BETTER_LM = tuple(map(_better_lm, (WITH_LM, NOISY, FULL)))
+
+
 def _all_models(row: SystemRow, name: str, kind: str) -> SystemRow:
     """With all three models of another kind."""
     return varied(row, name, {"direct": kind, "channel": kind, "lm": kind})
@@ -92,8 +101,7 @@ def model_rows() -> tuple[SystemRow, ...]:
     return (
         varied(DIRECT, "learning rate 0.002", {"direct": "better"}),
         varied(ATTENTION, "learning rate 0.002", {"attention": "better"}),
-        _better_lm(WITH_LM),
-        _better_lm(FULL),
+        *BETTER_LM,
         _all_models(FULL, "better learning rates", "better"),
         BUT_CHANNEL,
         EVERYTHING,
@@ -156,7 +164,7 @@ def search_rows() -> tuple[SystemRow, ...]:
 
 
 BLOCKS: dict[str, tuple[SystemRow, ...]] = {
-    "table": (*PAPER, WITH_BIAS),
+    "table": (*BASELINES, *PAPER, WITH_BIAS),
     "lm-data": lm_rows(),
     "seeds": three_seeds((DIRECT, ATTENTION, FULL), (DIRECT.name, FULL.name)),
     "bias": bias_rows(),
@@ -166,12 +174,14 @@ BLOCKS: dict[str, tuple[SystemRow, ...]] = {
     "back-translation": back_translation_rows(),
     "later": later_rows(),
     "transformer": transformer_rows(),
+    "better-lm": (*BASELINES, ATTENTION, DIRECT, WITH_BIAS, *BETTER_LM),
+    "baselines": BASELINES,
 }
 
 
 def multi30k_rows(setting: str) -> tuple[SystemRow, ...]:
     """The paper's rows, everything but the channel, and better learning rates."""
-    rows = (*PAPER, WITH_BIAS, _better_lm(WITH_LM), _better_lm(FULL), BUT_CHANNEL, EVERYTHING, RERANKED_ATTENTION)
+    rows = (*BASELINES, *PAPER, WITH_BIAS, *BETTER_LM, BUT_CHANNEL, EVERYTHING, RERANKED_ATTENTION)
     return in_setting(rows, setting, None if setting == ALL else FEW_PAIRS)
 
 
@@ -182,4 +192,5 @@ MULTI30K_BLOCKS: dict[str, tuple[SystemRow, ...]] = {
     "few-back-translation": in_setting(back_translation_rows(), FEW, FEW_PAIRS),
     "transformer": in_setting(transformer_rows()[::2], ALL, None),
     "few-transformer": in_setting(transformer_rows(), FEW, FEW_PAIRS),
+    "baselines": (*in_setting(BASELINES, ALL, None), *in_setting(BASELINES, FEW, FEW_PAIRS)),
 }
