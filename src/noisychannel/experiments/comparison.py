@@ -140,7 +140,7 @@ def comparison_lines(results: Results, contrasts: Sequence[Contrast]) -> Iterato
     yield from ["", f"## {TABLE_3[0]}", "", TABLE_3[1]]
     for table in TABLES[1:]:
         yield from _table(table, results)
-    yield from _channel(contrasts, results)
+    yield from _channel(contrasts)
 
 
 def _table(table: PaperTable, results: Results) -> Iterator[str]:
@@ -175,7 +175,11 @@ def _gains(design: Design, label: str, rows: Mapping[str, Mapping[str, Any]]) ->
 
 def _commands(design: Design, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """How to measure the rows of a table, and which version has measured them."""
-    blocks = [block for block, its in design.blocks.items() if any(row.label in design.published for row in its)]
+    blocks, left = [], set(design.published)
+    for block, its in design.blocks.items():
+        if found := left & {row.label for row in its}:
+            blocks.append(block)
+            left -= found
     command = f"`noisychannel reproduce {design.name} --blocks {','.join(blocks)}`"
     versions = dict.fromkeys(
         f"version {row['noisychannel']} at commit {row['commit']}"
@@ -193,7 +197,7 @@ def _cited(design: Design) -> Iterator[str]:
         yield _line([name, " / ".join(figures[metric] for metric in metrics)])
 
 
-def _channel(contrasts: Sequence[Contrast], results: Results) -> Iterator[str]:
+def _channel(contrasts: Sequence[Contrast]) -> Iterator[str]:
     yield from ["", "## What the channel adds", ""]
     yield (
         "Two systems that differ in the channel alone, both tuned: the full one, and everything but the channel. Every "
@@ -201,12 +205,10 @@ def _channel(contrasts: Sequence[Contrast], results: Results) -> Iterator[str]:
         "test items, all seeds together). The channel *helps* if the interval is above zero, and *hurts* if below."
     )
     measured = {contrast.experiment for contrast in contrasts}
-    waiting = [name for name in EXPERIMENTS if name not in results]
+    waiting = [name for name in EXPERIMENTS if name not in measured]
     if waiting:
         yield ""
         yield f"Not measured: {', '.join(waiting)}."
-    elif not measured:
-        return
     yield ""
     yield from _header(["experiment", "pairs of rows", "mean gain", "smallest, largest", "helps", "hurts"], 5)
     for name in EXPERIMENTS:
