@@ -46,6 +46,7 @@ _ENTRIES = (
     ExperimentEntry(SUMMARISATION, summarisation.make_summarisation),
     ExperimentEntry(translation_designs.CHINESE, translation.make_translation),
     ExperimentEntry(translation_designs.MULTI30K, translation.make_multi30k),
+    ExperimentEntry(translation_designs.SMALL, translation.make_small),
 )
 EXPERIMENTS: dict[str, ExperimentEntry] = {entry.design.name: entry for entry in _ENTRIES}
 SEVERAL = {

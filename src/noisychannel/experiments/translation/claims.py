@@ -30,7 +30,7 @@ GOAL = 3.1
 """The paper's gain of the full model over the direct one."""
 
 
-BETTER_WITH_LM, _, BETTER_FULL = BETTER_LM
+BETTER_WITH_LM, BETTER_NOISY, BETTER_FULL = BETTER_LM
 
 
 def _more(text: str, better: SystemRow, worse: SystemRow, least: float = 0.0) -> Claim:
@@ -83,3 +83,23 @@ def _multi30k() -> tuple[Claim, ...]:
 
 
 MULTI30K_CLAIMS = _multi30k()
+
+
+def _small() -> tuple[Claim, ...]:
+    claims = []
+    for setting, pairs in ((FEW, FEW_PAIRS), (ALL, None)):
+        full, noisy, with_lm, with_bias, direct, attention, *baselines = in_setting(
+            (BETTER_FULL, BETTER_NOISY, BETTER_WITH_LM, WITH_BIAS, DIRECT, ATTENTION, *BASELINES), setting, pairs
+        )
+        claims += [
+            _more(f"full beats direct, {setting}", full, direct),
+            _more(f"full beats attention, {setting}", full, attention),
+            _more(f"full beats direct + bias, {setting}", full, with_bias),
+            _more(f"full beats direct + LM + bias, {setting}", full, with_lm),
+            _more(f"channel + LM beats direct, {setting}", noisy, direct),
+            *(_more(f"full beats the baseline: {row.name}, {setting}", full, row) for row in baselines),
+        ]
+    return tuple(claims)
+
+
+SMALL_CLAIMS = _small()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from noisychannel.experiments.design import Design, Plot, SearchErrors, SearchPlot
 from noisychannel.experiments.sentences.rows import in_setting
 from noisychannel.experiments.translation.cited import APPENDIX_PART, CEILINGS, TABLE_4, TUTORIALS
-from noisychannel.experiments.translation.claims import CLAIMS, MULTI30K_CLAIMS
+from noisychannel.experiments.translation.claims import BETTER_FULL, CLAIMS, MULTI30K_CLAIMS, SMALL_CLAIMS
 from noisychannel.experiments.translation.data import CAPTIONS, ENGLISH
 from noisychannel.experiments.translation.rows import (
     ALL,
@@ -18,6 +20,7 @@ from noisychannel.experiments.translation.rows import (
     NOISY,
     PLAIN,
     REFERENCES,
+    SMALL_BLOCKS,
     WIDEST,
 )
 
@@ -69,7 +72,7 @@ CHINESE = Design(
     search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", tuple(row.label for row in BEAM_ROWS)),),
 )
 
-_EXAMPLES = in_setting((DIRECT, FULL), ALL, None)
+_EXAMPLES = in_setting((DIRECT, FULL, BETTER_FULL), ALL, None)
 
 MULTI30K = Design(
     name="translation-multi30k",
@@ -90,4 +93,14 @@ MULTI30K = Design(
     claims=MULTI30K_CLAIMS,
     function_words=FUNCTION_WORDS,
     lengths=LENGTHS,
+)
+
+SMALL = replace(
+    MULTI30K,
+    name="translation-multi30k-small",
+    about="German to English captions with models of half the size, for two CPU cores; the test set of 2016 alone",
+    blocks=SMALL_BLOCKS,
+    quick_blocks=("few",),
+    examples=(_EXAMPLES[0].label, _EXAMPLES[2].label),
+    claims=SMALL_CLAIMS,
 )

@@ -24,6 +24,7 @@ from noisychannel.experiments.translation.data import (
 )
 from noisychannel.experiments.translation.design import CHINESE as CHINESE_DESIGN
 from noisychannel.experiments.translation.design import MULTI30K as MULTI30K_DESIGN
+from noisychannel.experiments.translation.design import SMALL as SMALL_DESIGN
 from noisychannel.experiments.translation.rows import FEW_PAIRS
 from noisychannel.experiments.translation.scale import TranslationScale
 from noisychannel.text import TextConfig
@@ -95,3 +96,11 @@ def make_multi30k(setup: Setup, quick: bool) -> Multi30k:
     """German to English."""
     scale = scales.QUICK_MULTI30K if quick else scales.MULTI30K
     return Multi30k(MULTI30K_DESIGN, read_multi30k(setup.data, scale.lines), setup, scale)
+
+
+def make_small(setup: Setup, quick: bool) -> Multi30k:
+    """German to English for two CPU cores, with the first test set alone: searches take most of the time."""
+    scale = scales.QUICK_MULTI30K if quick else scales.SMALL
+    data = read_multi30k(setup.data, scale.lines)
+    first = next(iter(data.tests.items()))
+    return Multi30k(SMALL_DESIGN, replace(data, tests=dict([first])), setup, scale)

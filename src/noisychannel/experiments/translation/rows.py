@@ -179,6 +179,15 @@ BLOCKS: dict[str, tuple[SystemRow, ...]] = {
 }
 
 
+def small_rows(setting: str) -> tuple[SystemRow, ...]:
+    """What two CPU cores can measure: the better language model alone."""
+    rows = (*BASELINES, ATTENTION, DIRECT, WITH_BIAS, *BETTER_LM, _better_lm(RERANKED_ATTENTION))
+    return in_setting(rows, setting, None if setting == ALL else FEW_PAIRS)
+
+
+SMALL_BLOCKS = {"few": small_rows(FEW), "all": small_rows(ALL)}
+
+
 def multi30k_rows(setting: str) -> tuple[SystemRow, ...]:
     """The paper's rows, everything but the channel, and better learning rates."""
     rows = (*BASELINES, *PAPER, WITH_BIAS, *BETTER_LM, BUT_CHANNEL, EVERYTHING, RERANKED_ATTENTION)

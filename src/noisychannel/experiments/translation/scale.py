@@ -91,6 +91,41 @@ MULTI30K = TranslationScale(
 )
 """With 29,000 pairs of 12 words; 40 passes, because there are few. Words seen once are UNK, as in tutorials."""
 
+SMALL_RATES = Rates(
+    device="two CPU cores with bfloat16 instructions",
+    updates={
+        "direct": Cost(3.0e-2, 2.7e-3),
+        "channel": Cost(3.0e-2, 2.7e-3),
+        "attention": Cost(3.0e-2, 2.7e-3),
+        "lm": Cost(3.0e-2, 2.5e-3),
+    },
+    side_by_side=1.6,
+    sentences=5.0,
+)
+SMALL_SEARCH = replace(CAPTION_SEARCH, k1=10, k2=5)
+SMALL = replace(
+    MULTI30K,
+    valid=1_014,
+    dev=150,
+    hidden_size=256,
+    dropout=0.3,
+    learning_rate=2e-3,
+    batch_size=64,
+    updates=3_600,
+    passes=25,
+    evaluate_every=600,
+    precision="bf16",
+    lm=ModelConfig(hidden_size=512, num_layers=2, dropout=0.3, learning_rate=1e-4, batch_size=64),
+    lm_updates=4_000,
+    seeds=(1,),
+    search=SMALL_SEARCH,
+    tuning=SMALL_SEARCH,
+    iterations=2,
+    decoding_batch=32,
+    rates=SMALL_RATES,
+)
+"""For two CPU cores: models and searches of half the size, 8 passes over all pairs, 25 over few."""
+
 TWO_CORES: Mapping[str, Cost] = {
     "direct": Cost(4.0e-3, 5.0e-4),
     "channel": Cost(4.0e-3, 5.0e-4),
