@@ -28,7 +28,8 @@ from noisychannel.experiments.translation.cited import APPENDIX, APPENDIX_PART, 
 from noisychannel.experiments.translation.data import MULTI30K, read_chinese, read_multi30k
 from noisychannel.experiments.translation.design import CHINESE as DESIGN
 from noisychannel.experiments.translation.design import MULTI30K as MULTI30K_DESIGN
-from noisychannel.experiments.translation.experiment import Multi30k, Translation
+from noisychannel.experiments.translation.design import SMALL as SMALL_DESIGN
+from noisychannel.experiments.translation.experiment import Multi30k, Translation, make_small
 from noisychannel.experiments.translation.punctuation import without_punctuation
 from noisychannel.experiments.translation.rows import (
     ATTENTION,
@@ -246,6 +247,18 @@ def test_blocks_share_models_and_begin_with_an_estimate(experiment: Translation)
     minutes = block_estimate(experiment, "table")
     assert minutes is not None
     assert "min on one NVIDIA H200" in str(minutes)
+
+
+def test_two_cores_have_the_rows_of_multi30k_with_the_better_lm_and_one_test_set(folder: Path, tmp_path: Path) -> None:
+    of_multi30k = {row.label: row for row in MULTI30K_DESIGN.rows}
+    for row in SMALL_DESIGN.rows:
+        if "reranked" not in row.name:
+            assert of_multi30k[row.label] == row
+    small = make_small(Setup(folder, tmp_path, "cpu"), quick=False)
+    assert [part.name for part in small.parts] == ["test_2016_flickr"]
+    assert {run.split(".")[1] for run in needed_runs(small, small.rows("all")) if run.startswith("lm")} == {"better"}
+    direct, lm = (small.config(run) for run in ("direct.bi.all.1", "lm.better.all"))
+    assert (direct.training.precision, direct.direct.hidden_size, lm.lm.hidden_size) == ("bf16", 256, 512)
 
 
 def test_rows_with_less_english_have_weights_of_their_own(experiment: Translation) -> None:

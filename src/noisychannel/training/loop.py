@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from noisychannel.allocation import keep_freed_memory
+from noisychannel.allocation import freed_memory_kept
 from noisychannel.data.batches import Rows, make_batch
 from noisychannel.data.corpus import Corpus
 from noisychannel.precision import Products, float32_products
@@ -52,13 +52,12 @@ class _Training:
     def run(self) -> Finished:
         learner, state, training = self.learner, self.learner.state, self.learner.training
         learner.announce()
-        if self.world.device.type == "cpu":
-            keep_freed_memory()
         products: Products = "tf32" if training.precision == "tf32" else "ieee"
         with (
             # Several processes would not stop at the same update. They stop at once, and resume from a checkpoint.
             interruption(enabled=self.world.size == 1) as interrupted,
             float32_products(products, self.world.device),
+            freed_memory_kept(self.world.device),
             cpu_threads(state.threads),
         ):
             learner.turn()

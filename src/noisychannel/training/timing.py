@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from noisychannel.allocation import freed_memory_kept
 from noisychannel.data.batches import make_batch, plan_batches
 from noisychannel.data.prepare import open_corpus
 from noisychannel.models.registry import ROLES, Role
@@ -147,6 +148,7 @@ def _update_seconds(job: Job, device: torch.device) -> float:
     with (
         torch.random.fork_rng([device] if device.type == "cuda" else []),
         cpu_threads(job.threads),
+        freed_memory_kept(device),
         torch.enable_grad(),
     ):
         model = describe_model(job).build().to(device).train()

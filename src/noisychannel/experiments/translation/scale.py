@@ -112,8 +112,8 @@ SMALL = replace(
     learning_rate=2e-3,
     batch_size=64,
     updates=3_600,
-    passes=25,
-    evaluate_every=600,
+    passes=10,
+    evaluate_every=200,
     precision="bf16",
     lm=ModelConfig(hidden_size=512, num_layers=2, dropout=0.3, learning_rate=1e-4, batch_size=64),
     lm_updates=4_000,
@@ -124,7 +124,7 @@ SMALL = replace(
     decoding_batch=32,
     rates=SMALL_RATES,
 )
-"""For two CPU cores: models and searches of half the size, 8 passes over all pairs, 25 over few."""
+"""For two CPU cores: models and searches of half the size, 8 passes over all pairs, 10 over few."""
 
 TWO_CORES: Mapping[str, Cost] = {
     "direct": Cost(4.0e-3, 5.0e-4),
