@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -78,8 +79,16 @@ def lstm_cell(x: Tensor, hidden: Tensor, cell: Tensor, lstm: torch.nn.LSTM, laye
     return o.sigmoid() * cell.tanh(), cell
 
 
-def by_the_equations(model: Seq2Seq, u: list[int], v: list[int]) -> Tensor:
-    """log p(v | u) for one pair, from the module's docstring, one vector at a time."""
+class ByHand(NamedTuple):
+    """What the equations of the module's docstring give for one pair."""
+
+    log_prob: Tensor
+    looks: list[int]
+    """The input position with the highest energy before each output symbol; none without attention."""
+
+
+def by_the_equations(model: Seq2Seq, u: list[int], v: list[int]) -> ByHand:
+    """One vector at a time."""
     H, L = model.decoder.hidden_size, model.decoder.num_layers
     if model.bidirectional:
         h = model.encoder(torch.tensor([u]), torch.tensor([len(u)]))[0]
@@ -89,12 +98,13 @@ def by_the_equations(model: Seq2Seq, u: list[int], v: list[int]) -> Tensor:
         summary = h[-1]
     first = (model.bridge.weight @ summary + model.bridge.bias).tanh().view(2 * L, H)
     hidden, cell = list(first[:L]), list(first[L:])
-    total = torch.zeros((), dtype=torch.float64)
+    total, looks = torch.zeros((), dtype=torch.float64), []
     for before, symbol in itertools.pairwise([BOS, *v]):
         x, context = model.embedding.weight[before], torch.empty(0, dtype=torch.float64)
         if model.attention is not None:
             query = model.attention.query.weight @ hidden[-1] + model.attention.query.bias
             energy = [model.attention.energy.weight[0] @ (query + model.attention.key.weight @ h_i).tanh() for h_i in h]
+            looks.append(int(torch.stack(energy).argmax()))
             context = sum(w * h_i for w, h_i in zip(torch.stack(energy).softmax(0), h, strict=True))
         x = torch.cat([x, context])
         for layer in range(L):
@@ -102,14 +112,22 @@ def by_the_equations(model: Seq2Seq, u: list[int], v: list[int]) -> Tensor:
             x = hidden[layer]
         logits = model.word.weight @ torch.cat([x, context]) + model.word.bias
         total = total + logits[symbol] - logits.exp().sum().log()
-    return total
+    return ByHand(total, looks)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_log_prob_follows_the_equations(kind: dict[str, object]) -> None:
     model = model_of(kind, seed=1)
-    expected = torch.stack([by_the_equations(model, u, v) for u, v in zip(INPUTS, OUTPUTS, strict=True)])
-    torch.testing.assert_close(log_probs(model, INPUTS, OUTPUTS), expected, rtol=0, atol=1e-10)
+    expected = [by_the_equations(model, u, v) for u, v in zip(INPUTS, OUTPUTS, strict=True)]
+    by_hand = torch.stack([each.log_prob for each in expected])
+    torch.testing.assert_close(log_probs(model, INPUTS, OUTPUTS), by_hand, rtol=0, atol=1e-10)
+    if not model.attends:
+        with pytest.raises(ValueError, match="without attention"):
+            model.attended(*padded(INPUTS), *padded(OUTPUTS))
+        return
+    attended = model.attended(*padded(INPUTS), *padded(OUTPUTS)).tolist()
+    assert [[i for i in row if i >= 0] for row in attended] == [each.looks for each in expected]
+    assert len({i for each in expected for i in each.looks}) > 1, "otherwise a constant would pass"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -130,10 +130,33 @@ def test_it_can_be_switched_off(trained: Path, tmp_path: Path, capsys: pytest.Ca
 
 def test_a_proposer_without_alignments_proposes_no_unk(trained: Path) -> None:
     input_codec, output_codec = RunDirectory.open(trained).codecs()
-    attention = Seq2Seq(len(input_codec), len(output_codec), 8, attention=True)
-    model = NoisyChannel(input_codec, output_codec, {"attention": attention})
+    seq2seq = Seq2Seq(len(input_codec), len(output_codec), 8, attention=False)
+    model = NoisyChannel(input_codec, output_codec, {"seq2seq": seq2seq})
     assert model.settings.allow_unk is False
     assert UNK not in model(SENTENCE)[0].hypothesis.tokens
+
+
+def test_attention_copies_the_word_that_it_looks_at(trained: Path) -> None:
+    """A model that writes UNK alone, and looks at the position after that of the step before."""
+    input_codec, output_codec = RunDirectory.open(trained).codecs()
+    attention = Seq2Seq(len(input_codec), len(output_codec), 8, attention=True)
+    with torch.no_grad():
+        attention.word.bias[UNK] += 50.0
+    looked = []
+
+    def attended(inputs: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        outputs = others[1]
+        looked.append(inputs.shape)
+        return torch.arange(outputs.shape[1]).expand_as(outputs).clone().clamp(max=inputs.shape[1] - 1)
+
+    attention.attended = attended  # type: ignore[method-assign]
+    model = NoisyChannel(input_codec, output_codec, {"attention": attention})
+    assert model.settings.allow_unk is True
+    model = model.reweighted(model.weights, SearchSettings(max_length=5))
+    (output,) = model(SENTENCE)
+    assert set(output.hypothesis.tokens) == {UNK}
+    assert output.text.split()[: len(SENTENCE.split())] == SENTENCE.split()[: len(output.hypothesis.tokens)]
+    assert looked
 
 
 def test_metrics_see_the_copied_words(trained: Path) -> None:
@@ -348,7 +371,7 @@ def test_no_system_of_a_run_writes_unk(trained: Path, capsys: pytest.CaptureFixt
         found = NoisyChannel(*codecs, models, weights, wide).batch([SENTENCE, "Zorro", "der"], n_best=5)
         assert all("<unk>" not in output.text for best in found for output in best)
         unknown = [output for best in found for output in best if output.unknown]
-        assert bool(unknown) == (proposer == "direct")
+        assert bool(unknown) == (proposer != "seq2seq")
         assert all(len(output.text.split()) == len(output.hypothesis.tokens) for output in unknown)
     file = tmp_path / "given.tsv"
     file.write_text(f"{SENTENCE}\tder Kanu\n{SENTENCE}\tQuux sah\n")

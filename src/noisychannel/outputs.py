@@ -1,7 +1,7 @@
 """Outputs as texts: of a whole input, and of an input that is still arriving.
 
 Every model scores a word outside its vocabulary as UNK. In the text of an output of words, UNK is replaced by the input
-word at the position at which the direct model emitted it.
+word at the position at which the direct model emitted it, or at which the attention of the proposing model looks most.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.memory import Refuse
 from noisychannel.decode.online import OnlineDecoder
 from noisychannel.decode.parts import together_or_alone
-from noisychannel.decode.scorers import best_alignments
+from noisychannel.decode.scorers import attends, best_alignments
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.terms import Ids
 from noisychannel.ids import EOS, UNK
@@ -55,10 +55,10 @@ class Speller:
     """From the ids of outputs to their texts."""
 
     def __init__(self, input_codec: Codec, output_codec: Codec, proposer: Any) -> None:
-        """``proposer``: the model that proposes; words can be copied if it has alignments."""
+        """``proposer``: the model that proposes; words can be copied if it has alignments, or attention."""
         self.input_codec, self.output_codec, self.proposer = input_codec, output_codec, proposer
         units = {input_codec.config.units, output_codec.config.units}
-        self.copies = units == {"words"} and hasattr(proposer, "viterbi")
+        self.copies = units == {"words"} and (hasattr(proposer, "viterbi") or attends(proposer))
         """Whether UNK is replaced by a word of the input."""
         self.placeholders = placeholders(output_codec.config)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from noisychannel.decode.sentences import padded
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.decode.terms import AnyScorer, FurtherTerm, Ids, Scorer, is_source
 from noisychannel.ids import EOS
-from noisychannel.models.protocols import ConditionalModel, SourceModel, Transducer
+from noisychannel.models.protocols import Attending, ConditionalModel, SourceModel, Transducer
 
 DEFAULT = SearchSettings()
 
@@ -143,14 +143,23 @@ def model_scorers(
 
 @torch.no_grad()
 def best_alignments(
-    model: Transducer, inputs: Sequence[Ids], outputs: Sequence[Ids], settings: SearchSettings = DEFAULT
+    model: Transducer | Attending, inputs: Sequence[Ids], outputs: Sequence[Ids], settings: SearchSettings = DEFAULT
 ) -> list[tuple[int, ...]]:
-    """For each pair (both sides end in EOS), the input position at which each output symbol was emitted."""
+    """For each pair (both sides end in EOS), the input position from which each output symbol comes.
+
+    That of the best alignment; of a model with attention, the position with the largest weight.
+    """
     device, found = ready(model), []
     for part in parts_of_pairs(model, (inputs, outputs), settings, device):
-        alignment_BJ = model.viterbi(*padded(inputs[part], device), *padded(outputs[part], device))[1]
+        pair = *padded(inputs[part], device), *padded(outputs[part], device)
+        alignment_BJ = model.attended(*pair) if attends(model) else cast(Transducer, model).viterbi(*pair)[1]
         found += [tuple(i for i in row if i >= 0) for row in alignment_BJ.tolist()]
     return found
+
+
+def attends(model: object) -> TypeGuard[Attending]:
+    """Whether a model says by its attention where output symbols come from."""
+    return getattr(model, "attends", False) is True
 
 
 def ready(model: object) -> torch.device:

@@ -155,6 +155,17 @@ class ConditionalModel(Protocol):
     def log_prob(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor: ...
 
 
+class Attending(Protocol):
+    """p(y | x) with attention, which says where each output symbol comes from."""
+
+    @property
+    def attends(self) -> bool: ...
+
+    def attended(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor:
+        """For each output symbol an input position: ids [B,I], [B], [B,J], [B] -> [B,J], -1 past the end."""
+        ...
+
+
 class SourceModel(Protocol[S]):
     """p(y), or any other term of y alone that grows symbol by symbol.
 

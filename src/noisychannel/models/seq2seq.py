@@ -75,10 +75,14 @@ class AdditiveAttention(nn.Module):
         """The part that is the same in every step."""
         return Attended(states_BIS, self.key(states_BIS), inside(lengths, states_BIS.shape[1], states_BIS.device))
 
+    def energies(self, query_NH: Tensor, attended: Attended) -> Tensor:
+        """How much each output looks at each input position, before the softmax: [N,H] -> [N,I]."""
+        energy_NI = self.energy(torch.tanh(self.query(query_NH)[:, None] + attended.keys)).squeeze(-1)
+        return energy_NI.masked_fill(~attended.inside, -torch.inf)
+
     def forward(self, query_NH: Tensor, attended: Attended) -> Tensor:
         """The context of each output: [N,H] -> [N,S]."""
-        energy_NI = self.energy(torch.tanh(self.query(query_NH)[:, None] + attended.keys)).squeeze(-1)
-        energy_NI = energy_NI.masked_fill(~attended.inside, -torch.inf)
+        energy_NI = self.energies(query_NH, attended)
         if energy_NI.device.type == "cpu" and not torch.is_grad_enabled():
             # In float32 the sums over I would depend, in their last digits, on the padding, and so on the batch.
             context_N1S = energy_NI.double().softmax(-1)[:, None] @ attended.states.double()
@@ -151,6 +155,25 @@ class Seq2Seq(nn.Module):
                 seen.append(seen_BX)
             seen_BJX = torch.stack(seen, dim=1)
         return summed_log_probs(self.word(seen_BJX), outputs, output_lengths)
+
+    @property
+    def attends(self) -> bool:
+        """Whether it has attention, and so can say where an output symbol comes from (``attended``)."""
+        return self.attention is not None
+
+    def attended(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor:
+        """The input position that the attention weighs most before each output symbol, -1 past the end.
+
+        Ids [B,I], [B], [B,J], [B] -> [B,J]. An alignment of words, as ``viterbi`` of an SSNT, but not monotone.
+        """
+        if self.attention is None:
+            raise ValueError("a model without attention has no alignment")
+        state, positions = self.start(inputs, input_lengths), []
+        for embedded_BE in self.dropout(self.embedding(after_bos(outputs))).unbind(1):
+            assert state.attended is not None
+            positions.append(self.attention.energies(state.decoder.hidden_LNH[-1], state.attended).argmax(1))
+            _, state = self._advance(embedded_BE, state)
+        return torch.stack(positions, dim=1).masked_fill(~inside(output_lengths, outputs.shape[1], outputs.device), -1)
 
     def start(self, inputs: Tensor, input_lengths: Tensor) -> Seq2SeqState:
         """The state of one empty output per input, before BOS: ids [B,I], [B]."""

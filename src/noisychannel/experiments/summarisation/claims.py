@@ -9,6 +9,7 @@ from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, FEW, FEW_PAIRED
 from noisychannel.experiments.summarisation.rows import (
     ATTENTION,
+    ATTENTION_BIAS,
     BASELINES,
     DIRECT,
     FULL,
@@ -42,6 +43,7 @@ def _about(setting: str, goal: float, rows: Iterable[SystemRow], name: str = "")
     return [
         _more(f"goal: full - direct, {with_}", of_full, (DIRECT, setting), goal),
         _more(f"goal: full beats attention, {with_}", of_full, (ATTENTION, setting)),
+        _more(f"full beats attention + bias, {with_}", of_full, (ATTENTION_BIAS, setting)),
         *(Claim(f"goal: full beats {x.name}, {with_}", (_label(*of_full),), (x.label,), 0.0) for x in BASELINES),
         _more(f"full beats direct + bias, {with_}", of_full, (WITH_BIAS, setting)),
         _more(f"full beats direct + LM, {with_}", of_full, (with_lm, setting)),

@@ -54,6 +54,8 @@ BASELINES = (
 )
 SEQ2SEQ = _row("seq2seq", "seq2seq")
 ATTENTION = _row("seq2seq with attention", "attention")
+ATTENTION_BIAS = _row("seq2seq with attention + bias", "attention+length")
+"""Not in the paper. It has the bias that the systems have with which it is compared."""
 DIRECT_UNI = _row("direct (uni)", "direct", "uni", online=True)
 DIRECT = _row("direct (bi)", "direct")
 WITH_BIAS = _row("direct + bias", "direct+length")
@@ -64,7 +66,7 @@ WITH_LM = _row("direct + LM + bias", "direct+lm")
 FULL_UNI = _row("direct + channel + LM + bias (uni)", "direct+channel+lm", "uni")
 FULL = _row("direct + channel + LM + bias (bi)", "direct+channel+lm")
 
-WITHOUT_ALIGNMENT = (SEQ2SEQ, ATTENTION)
+WITHOUT_ALIGNMENT = (SEQ2SEQ, ATTENTION, ATTENTION_BIAS)
 """They need no model of other rows. Trained beside SSNTs, attention is several times slower than alone."""
 WITH_LANGUAGE_MODEL = (NOISY_UNI, NOISY, WITH_LM, FULL_UNI, FULL)
 PAPER = (DIRECT_UNI, DIRECT, *WITH_LANGUAGE_MODEL)
