@@ -215,6 +215,43 @@ def test_lists_of_a_large_vocabulary_miss_nothing(listed: int, room: int, monkey
         assert sum(whole) < 0.7 * cells, "and some must not"
 
 
+@pytest.mark.parametrize("kept", [4, 1 << 20])
+@pytest.mark.parametrize("rows", [1, 7])
+def test_a_known_threshold_finds_the_same_as_lists(rows: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores in float32, many of them equal; thresholds from just below the K1-th best to none at all."""
+    monkeypatch.setattr(proposals, "LARGE", 24)
+    monkeypatch.setattr(proposals, "LISTED", 16)
+    monkeypatch.setattr(proposals.on_cpu, "AT_ONCE", rows)
+    monkeypatch.setattr(proposals.on_cpu, "KEPT", kept)
+    filtered, above_least = 0, proposals.on_cpu.above_least
+    for seed in range(40):
+        k1 = [1, 4, 16, 20][seed % 4]
+        problem = random_problem(seed, B=2, P=1 + seed % 6, I=3, V=30, k1=k1, gap=[0.1, 4.0][seed % 2])
+        inputs, outputs = problem.input_scores_BIV.float(), problem.output_scores_BPV.float()
+        reach = problem.reach_BPI.clone()
+        if seed % 3 == 0:
+            inputs, outputs, reach = inputs.round(), outputs.round(), reach.round()
+        normaliser = (inputs[:, :, None] + outputs[:, None]).logsumexp(-1).round(decimals=seed % 2)
+        generator = torch.Generator().manual_seed(seed)
+        inputs = inputs.masked_fill(torch.rand(2, 3, 30, generator=generator) < 0.2, -torch.inf)
+        reach = reach.masked_fill(torch.rand(reach.shape, generator=generator) < 0.3, -torch.inf)
+        slack = slack_of(reach, "ieee") + 1.0
+        expected = propose(reach, RankedScores.of(inputs), RankedScores.of(outputs), normaliser, k1, slack=slack)
+        least = expected.score[..., -1] - [0.0, 0.5, 50.0][seed % 3]
+        calls = []
+        monkeypatch.setattr(proposals.on_cpu, "above_least", lambda *a: calls.append(1) or above_least(*a))  # noqa: B023
+        of_outputs = RankedScores.of_outputs(outputs)
+        assert of_outputs.symbols is None
+        found = propose(reach, RankedScores.of(inputs), of_outputs, normaliser, k1, slack=slack, least_BI=least)
+        assert bool(calls) == (k1 <= 16), "more than a list has: no threshold is known"
+        filtered += len(calls)
+        assert found.score.tolist() == expected.score.tolist()
+        there = expected.score > -torch.inf
+        assert found.prefix[there].tolist() == expected.prefix[there].tolist()
+        assert found.symbol[there].tolist() == expected.symbol[there].tolist()
+    assert filtered
+
+
 def test_a_normaliser_that_is_a_little_too_small() -> None:
     """In TF32 it may be, and log q is then above 0: more than any bound. Ties are ranked all the same."""
     inputs, outputs = torch.zeros(1, 1, 60), torch.full((1, 3, 60), -40.0)

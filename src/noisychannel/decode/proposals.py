@@ -13,8 +13,10 @@ A CPU, for which finding out costs little, needs no such order for a small vocab
 prefix with the highest bound is a threshold. Prefixes whose bound reaches it are scored, those of all cells together,
 and what is below it is dropped.
 
-A GPU with kernels scores all symbols of a large vocabulary, too, but keeps only extensions above a threshold. If more
-of them are above it than there is room for, the K1-th best of those that were kept is the next threshold.
+Of a large vocabulary, such a threshold is known before (``next_words``). On a CPU the prefixes whose bound reaches it
+are scored by all symbols: that takes less time than finding the best symbols of every prefix. A GPU with kernels keeps
+extensions above the threshold, too. If more of them are above it than there is room for, the K1-th best of those that
+were kept is the next threshold.
 
 Extensions of equal score rank by their prefix's slot, then by their symbol. Ties are rare, so the search uses topk,
 which promises no order of equal values. It asks for one more than K1, and cells with a tie are ranked again.
@@ -28,12 +30,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from noisychannel import kernels
+from noisychannel.decode import proposals_on_cpu as on_cpu
 from noisychannel.decode.lateness import LARGE
+from noisychannel.decode.proposals_on_cpu import ROUNDING, SLACK
 from noisychannel.precision import SearchProducts
 
 LOGITS_AT_ONCE = 1 << 24
@@ -46,12 +49,8 @@ LISTED = 256
 """L; a vocabulary that is not large (``lateness``) is scored whole."""
 COLLECTED = 48
 """Extensions above a threshold that there is room for, for each proposal."""
-SLACK = 1e-4
-"""Nats by which rounding may make a bound wrong."""
 ROUGH_SLACK: Mapping[SearchProducts, float] = {"ieee": SLACK, "tf32": 5e-3, "bf16": 5e-2}
 """The same of a bound with a normaliser: it may be too small by as much, and log q above 0."""
-ROUNDING = 8
-"""The same in units of the last place of the largest score, which counts if weights are huge."""
 
 
 class Proposals(NamedTuple):
@@ -84,7 +83,7 @@ class RankedScores(NamedTuple):
     @staticmethod
     def of_outputs(scores: Tensor) -> RankedScores:
         """With a list if ``propose`` needs one."""
-        if not _collects(scores):
+        if not (_collects(scores) or _filters(scores)):
             return RankedScores.of(scores)
         return RankedScores(scores, scores.amax(-1, keepdim=True), None)
 
@@ -119,10 +118,19 @@ def propose(
     k1 = min(k1, P * V)
     at_once = LOGITS_AT_ONCE if at_once is None else min(at_once, LOGITS_AT_ONCE)
     small = inputs_BIV.symbols is None and outputs_BPV.scores.dtype != torch.bfloat16
-    if small and reach_BPI.device.type == "cpu":
-        found = _above_threshold(reach_BPI, inputs_BIV, outputs_BPV, normaliser_BIP, k1, at_once)
+    filters = outputs_BPV.symbols is None and _filters(outputs_BPV.scores)
+    if filters and (least_BI is None or k1 > LISTED):
+        # Without a threshold the lists are needed after all.
+        outputs_BPV, filters = RankedScores.of(outputs_BPV.scores), False
+    if filters or (small and reach_BPI.device.type == "cpu"):
+        words = _words(reach_BPI, inputs_BIV, outputs_BPV, normaliser_BIP)
+        if filters and least_BI is not None:
+            more = float(slack_of(reach_BPI, "ieee") if slack is None else slack)
+            found: on_cpu.Extensions | None = on_cpu.above_least(words, least_BI.numpy().reshape(-1), more, k1)
+        else:
+            found = on_cpu.above_threshold(words, k1, at_once)
         if found is not None:
-            return found
+            return Proposals(*(torch.from_numpy(x).view(B, I, k1) for x in found.table(k1, B * I)))
     log_q_BIP = inputs_BIV.best[..., :1] + outputs_BPV.best[..., 0][:, None] - normaliser_BIP
     bound_CP = (reach_BPI.mT + log_q_BIP.clamp(max=0.0)).reshape(B * I, P)
     bound_CP += slack_of(reach_BPI, "ieee") if slack is None else slack
@@ -235,51 +243,17 @@ def _collected(cells: _Cells, least_C: Tensor | None, number: int, at_once: int)
     return best._replace(prefix=cells.prefix.gather(1, best.prefix))
 
 
-def _above_threshold(
-    reach_BPI: Tensor, inputs: RankedScores, outputs: RankedScores, normaliser_BIP: Tensor, k1: int, at_once: int
-) -> Proposals | None:
-    """``propose`` by a threshold for each cell; None if more than ``at_once`` extensions would be scored together.
+def _filters(outputs: Tensor) -> bool:
+    """Whether extensions by these scores are ranked by a threshold on a CPU, if one is known."""
+    return outputs.shape[-1] >= LARGE and outputs.device.type == "cpu" and outputs.dtype == torch.float32
 
-    In NumPy, whose operations on a few numbers take a fraction of the time that PyTorch's take.
-    """
-    B, P, I = reach_BPI.shape
-    C, V = B * I, inputs.scores.shape[2]
-    if at_once < C * V:
-        return None
-    reach, normaliser = reach_BPI.numpy().swapaxes(1, 2), normaliser_BIP.numpy()
-    log_q = inputs.best.numpy() + outputs.best.numpy().reshape(B, 1, P) - normaliser
-    finite = reach[reach > -np.inf]
-    largest = np.abs(finite).max() if len(finite) else 0.0
-    slack = SLACK + ROUNDING * float(np.finfo(reach.dtype).eps) * largest
-    bound = (reach + np.minimum(log_q, 0.0)).reshape(C, P) + slack
-    ahead = (reach - normaliser).reshape(C * P)
-    by_cell, by_prefix = inputs.scores.numpy().reshape(C, V), outputs.scores.numpy().reshape(B * P, V)
-    cells = np.arange(C)
-    # What precedes the prefixes of a cell's sentence among all B·P.
-    first = cells // I * P
 
-    highest = bound.argmax(1)
-    best = by_cell + by_prefix.take(first + highest, 0) + ahead.take(cells * P + highest)[:, None]
-    least = np.partition(best, V - k1, 1)[:, V - k1] if k1 <= V else np.full(C, -np.inf)
-    wanted = np.flatnonzero((bound >= least[:, None]) & (bound > -np.inf))
-    if len(wanted) * V > at_once:
-        return None
-    # In the order of cells, slots and symbols, which sorting keeps among equal scores.
-    cell, prefix = np.divmod(wanted, P)
-    scores = by_cell.take(cell, 0) + by_prefix.take(first.take(cell) + prefix, 0) + ahead.take(wanted)[:, None]
-    enough = np.flatnonzero((scores >= least.take(cell)[:, None]) & (scores > -np.inf))
-    score = scores.take(enough)
-    row, symbol = np.divmod(enough, V)
-    cell, prefix = cell.take(row), prefix.take(row)
-    order = np.lexsort((-score, cell))
-    cell = cell.take(order)
-    rank = np.arange(len(cell)) - np.searchsorted(cell, cells).take(cell)
-    among = np.flatnonzero(rank < k1)
-    place, order = (cell * k1 + rank).take(among), order.take(among)
-    found = np.full(C * k1, -np.inf, score.dtype), np.zeros(C * k1, np.int64), np.zeros(C * k1, np.int64)
-    for into, values in zip(found, (score, prefix, symbol), strict=True):
-        into[place] = values.take(order)
-    return Proposals(*(torch.from_numpy(x).view(B, I, k1) for x in found))
+def _words(reach_BPI: Tensor, inputs: RankedScores, outputs: RankedScores, normaliser_BIP: Tensor) -> on_cpu.Words:
+    (B, P, I), V = reach_BPI.shape, inputs.scores.shape[2]
+    normaliser = normaliser_BIP.numpy()
+    log_q = inputs.best[..., :1].numpy() + outputs.best.numpy().reshape(B, 1, P) - normaliser
+    by_cell, by_prefix = inputs.scores.numpy().reshape(B * I, V), outputs.scores.numpy().reshape(B * P, V)
+    return on_cpu.Words(reach_BPI.numpy().swapaxes(1, 2), normaliser, log_q, by_cell, by_prefix)
 
 
 def slack_of(reach_BPI: Tensor, products: SearchProducts) -> Tensor:
