@@ -165,10 +165,10 @@ def test_empty_references_are_left_out_and_lines_stay_together(folder: Path, tmp
 # --- rows and runs
 
 
-def test_rows_are_labelled_as_in_the_paper_and_the_issue() -> None:
+def test_rows_are_labelled_as_in_the_paper() -> None:
     names = [row.name for row in (*WITHOUT_ALIGNMENT, *PAPER)]
     assert names == [
-        "seq2seq",
+        "seq2seq without attention",
         "seq2seq with attention",
         "direct (uni)",
         "direct (bi)",
