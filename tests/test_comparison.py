@@ -14,7 +14,7 @@ from noisychannel.experiments.comparison import comparison_lines, read_contrasts
 from noisychannel.experiments.contrasts import Contrast, find_contrasts, measure_contrasts
 from noisychannel.experiments.registry import EXPERIMENTS
 from noisychannel.experiments.rows import SystemRow
-from noisychannel.experiments.translation.rows import BUT_CHANNEL, EVERYTHING, FULL, WITH_LM
+from noisychannel.experiments.translation.rows import BETTER_LM, BUT_CHANNEL, DIRECT, EVERYTHING, FULL, WITH_LM
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "experiments"
@@ -43,6 +43,43 @@ def test_differences_are_from_the_direct_model_with_as_many_pairs() -> None:
     assert nouns.endswith(f"| +3.26 | {full - direct:+.2f} |")
     few = next(line for line in lines if line.startswith("| 100k pairs, paired headlines: channel + LM + bias (bi) |"))
     assert "| +0.71 |" in few, "31.96 against 31.25"
+
+
+def translation_lines(*measured: tuple[SystemRow, str]) -> list[str]:
+    """The page if these rows of translation have results, each of a block."""
+    version = {"noisychannel": "0.1.0", "commit": "0123456789abcdef+"}
+    rows = [
+        {**row.record(), **version, "block": block, "scores": {"bleu": {"score": 20.0 + n, "deviation": None}}}
+        for n, (row, block) in enumerate(measured)
+    ]
+    return list(comparison_lines({"translation": (Path(), {"rows": rows, "parts": {"tvsub.htest": 1}})}, []))
+
+
+def test_a_measured_row_stands_with_the_block_and_version_that_measured_it() -> None:
+    """The direct model is in the block table, too, which the design has first."""
+    lines = translation_lines((DIRECT, "better-lm"), (WITH_LM, "table"))
+    assert (
+        "Ours: `noisychannel reproduce translation --blocks table,better-lm`, version 0.1.0 at commit 0123456789ab+. "
+        "What is not measured: `noisychannel reproduce translation --blocks table`."
+    ) in lines
+    assert "| direct + LM + bias | 23.33 | 21.00 | +0.00 | +1.00 |" in lines
+
+
+def test_a_row_with_another_language_model_stands_below_that_of_the_paper() -> None:
+    lines = translation_lines((DIRECT, "better-lm"), (BETTER_LM[-1], "better-lm"), (EVERYTHING, "models"))
+    place = lines.index("| direct + channel + LM + bias | 26.44 | not measured | +3.11 |  |")
+    assert lines[place + 1] == "| direct + channel + LM + bias, LM learning rate 0.001 |  | 21.00 |  | +1.00 |"
+    assert lines[place + 2] == "", "neither rows that are not measured nor those of another system"
+    (commands,) = (text for text in lines if text.startswith("Ours: "))
+    assert "--blocks better-lm`, version" in commands
+
+
+def test_online_rows_are_marked() -> None:
+    lines = list(comparison_lines(read_results(RECORDED), read_contrasts(RECORDED)))
+    marked = {text.split("*")[0].removeprefix("| ") for text in lines if text.startswith("| ") and "* | " in text}
+    designs = [entry.design for entry in EXPERIMENTS.values()]
+    published = (row for design in designs for row in design.rows if row.label in design.published)
+    assert marked == {row.label for row in published if row.online} != set()
 
 
 def test_recorded_contrasts_have_the_scores_of_the_results() -> None:

@@ -546,6 +546,9 @@ def test_the_table(results: dict) -> None:
     rows = table[: 2 + len(DESIGN.rows) + 1]
     assert len({line.count(" | ") for line in rows if "---" not in line}) == 1
     assert "mean over 2 parts (34 items)" in lines[0]
+    (plain,) = (line for line in lines if line.startswith("| plain | "))
+    assert plain.split(" | ")[2] == str(len(results["blocks"]["plain"]["ended by their limit"])) != "0"
+    assert any(line.startswith("| block | rows | models that may still improve |") for line in lines)
 
 
 def test_parts_reported_separately_have_a_table_each(blocks: dict[str, Block], toy: Toy) -> None:

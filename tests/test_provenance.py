@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from noisychannel.provenance import COMMIT, commit, provenance
+from noisychannel.provenance import COMMIT, commit, provenance, short_commit
 
 
 def git(directory: Path, *words: str) -> str:
@@ -51,3 +51,8 @@ def test_a_copy_can_be_told_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(COMMIT, "abc")
     assert provenance()["commit"] == "abc"
     assert set(provenance()) == {"noisychannel", "commit", "torch"}
+
+
+def test_pages_print_twelve_digits_and_the_plus() -> None:
+    shown = [short_commit(one) for one in ("0123456789abcdef", "0123456789abcdef+", "0123456789ab+", "abc", None)]
+    assert shown == ["0123456789ab", "0123456789ab+", "0123456789ab+", "abc", "unknown"]

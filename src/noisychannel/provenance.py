@@ -31,6 +31,11 @@ def commit(file: Path = Path(__file__)) -> str | None:
     return _git(file.parent, "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*")
 
 
+def short_commit(commit: str | None) -> str:
+    """As pages print it: twelve digits, and the plus if files had changed."""
+    return "unknown" if commit is None else commit.removesuffix("+")[:12] + "+" * commit.endswith("+")
+
+
 def _git(directory: Path, *words: str) -> str | None:
     """What git says; None if it fails or is not there."""
     try:

@@ -16,7 +16,7 @@ from noisychannel.experiments.items import Item
 from noisychannel.experiments.merged import MergedRow
 
 EARLY = 0.5
-"""Of the words of a reference."""
+"""Of the words of a reference: half, as the report says."""
 
 
 def length_record(longest: Sequence[int], items: Mapping[ItemKey, Item], rows: Sequence[MergedRow]) -> dict[str, Any]:
@@ -66,8 +66,8 @@ def length_lines(results: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         f"Words of the outputs for each word of the references, by the words of the input ({lengths['part']}; items: "
-        f"{', '.join(f'{name}: {n}' for name, n in zip(names, lengths['items'], strict=True))}). Ended early: outputs, "
-        f"in percent, of less than {EARLY:.0%} of the words of their reference."
+        f"{', '.join(f'{name}: {n}' for name, n in zip(names, lengths['items'], strict=True))}). Ended early: the "
+        "percentage of outputs with fewer than half as many words as their reference."
     )
     yield ""
     yield f"| system | {' | '.join(names)} | ended early |"

@@ -9,6 +9,7 @@ from noisychannel.decode.objective import TERMS
 from noisychannel.experiments.content import content_lines
 from noisychannel.experiments.lengths import length_lines
 from noisychannel.experiments.search_errors import search_error_lines
+from noisychannel.provenance import short_commit
 
 HEADINGS = {"lm": "LM"}
 """Names of terms that tables write differently."""
@@ -29,8 +30,8 @@ def markdown(results: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         f"Intervals and p-values: bootstrap over {results['nouns']['unit']}s, all items of one drawn together; with "
-        f"several {_seed(results)}s, of all their outputs together. Rows with fewer pairs are compared with baselines "
-        "of as few."
+        f"several {_seed(results)}s, of all their outputs together. A row is compared with the baseline trained on the "
+        "same number of pairs."
     )
     if any(row.get("online") for row in results["rows"]):
         yield ""
@@ -146,9 +147,12 @@ def _claims(results: Mapping[str, Any]) -> Iterator[str]:
     """Each claim with a figure, and yes or no."""
     if not results.get("claims"):
         return
-    part = f", {next(iter(results['parts']))}" if results["average"] == "separate" else ""
+    part = f" on {next(iter(results['parts']))}" if results["average"] == "separate" else ""
     yield ""
-    yield f"Claims, in {next(iter(results['metrics']))}{part}; a gain or a loss must also be outside its interval:"
+    yield (
+        f"Claims, in {next(iter(results['metrics']))}{part}. A claim holds if its figure reaches its bound. If the "
+        "bound is at least 0 or more, the whole interval must also be above zero; if at most 0 or less, below zero."
+    )
     yield ""
     yield _line(["claim", "holds if", "figure", "95 % interval", "holds"])
     yield _line(["---", "---", "---:", "---:", "---"])
@@ -173,17 +177,27 @@ def _not_measured(results: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _blocks(results: Mapping[str, Any]) -> Iterator[str]:
-    yield "| block | rows | models ended by their limit | noisychannel | commit | torch | date | device | seconds |"
+    yield "| block | rows | models that may still improve | noisychannel | commit | torch | date | device | seconds |"
     yield "| --- | ---: | ---: | --- | --- | --- | --- | --- | --- |"
     for name, block in results["blocks"].items():
         rows = sum(row["block"] == name for row in results["rows"])
         seconds = ", ".join(f"{what} {value:.0f}" for what, value in block["seconds"].items())
         seconds = f"{seconds} ({block['note']})".lstrip() if "note" in block else seconds
-        versions = (block["noisychannel"], str(block["commit"]), block["torch"], block["date"][:10], block["device"])
+        versions = (
+            block["noisychannel"],
+            short_commit(block["commit"]),
+            block["torch"],
+            block["date"][:10],
+            block["device"],
+        )
         ended = block["ended by their limit"]
         yield _line([name, str(rows), "not recorded" if ended is None else str(len(ended)), *versions, seconds])
     yield ""
-    yield "Seconds are of the last command; what was finished before it was not repeated."
+    yield (
+        "Models that may still improve: their limit of updates ended the training before dev stopped improving. Models "
+        "whose learning rate falls to zero always train to their limit, and are not counted. Seconds are of the last "
+        "command; what was finished before it was not repeated."
+    )
 
 
 def _examples(results: Mapping[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from noisychannel.experiments.summarisation.rows import (
     FEW_PAIRS,
     FULL,
     NOISY,
+    WITH_BIAS,
     WITH_LM,
     better_lm,
 )
@@ -35,7 +36,7 @@ DESIGN = Design(
     part_noun="set",
     unit_noun="sentence",
     resamples=RESAMPLES,
-    baselines={"direct (bi)": DIRECT.name, "attention": ATTENTION.name},
+    baselines={"direct (bi)": DIRECT.name, "direct + bias": WITH_BIAS.name, "attention": ATTENTION.name},
     published=TABLE_1,
     cited=TABLE_2,
     examples=(DIRECT.label, better_lm(FULL).label, FULL.label),

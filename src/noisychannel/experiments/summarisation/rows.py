@@ -52,7 +52,7 @@ BASELINES = (
     SystemRow(name="first 15 words", baseline="first_15"),
     SystemRow(name="the whole sentence", baseline="identity"),
 )
-SEQ2SEQ = _row("seq2seq", "seq2seq")
+SEQ2SEQ = _row("seq2seq without attention", "seq2seq")
 ATTENTION = _row("seq2seq with attention", "attention")
 ATTENTION_BIAS = _row("seq2seq with attention + bias", "attention+length")
 """Not in the paper. It has the bias that the systems have with which it is compared."""

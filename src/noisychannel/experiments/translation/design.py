@@ -22,6 +22,7 @@ from noisychannel.experiments.translation.rows import (
     REFERENCES,
     SMALL_BLOCKS,
     WIDEST,
+    WITH_BIAS,
 )
 
 RESAMPLES = 1_000
@@ -45,7 +46,7 @@ CHINESE = Design(
     part_noun="set",
     unit_noun="sentence",
     resamples=RESAMPLES,
-    baselines={"direct (bi)": DIRECT.name, "attention": ATTENTION.name},
+    baselines={"direct (bi)": DIRECT.name, "direct + bias": WITH_BIAS.name, "attention": ATTENTION.name},
     published=TABLE_4,
     cited=CEILINGS,
     examples=(DIRECT.label, FULL.label),
@@ -86,7 +87,7 @@ MULTI30K = Design(
     part_noun="set",
     unit_noun="sentence",
     resamples=RESAMPLES,
-    baselines={"direct (bi)": DIRECT.name, "attention": ATTENTION.name},
+    baselines={"direct (bi)": DIRECT.name, "direct + bias": WITH_BIAS.name, "attention": ATTENTION.name},
     cited={f"tutorials, test_2016_flickr: {name}": figures for name, figures in TUTORIALS.items()},
     examples=(_EXAMPLES[0].label, _EXAMPLES[1].label),
     examples_of_each=10,
