@@ -133,6 +133,16 @@ def test_the_usual_files_of_gigaword_are_found(folder: Path, tmp_path: Path) -> 
         read_data(folder / "summarisation")
 
 
+def test_the_archive_of_the_hub_is_found_unpacked(tmp_path: Path) -> None:
+    for split in ("train", "dev", "test"):
+        write(tmp_path / "org_data", f"{split}.src.txt", ["ba <unk> 12", "ko so"])
+        write(tmp_path / "org_data", f"{split}.tgt.txt", ["ba <unk>" if split == "train" else "ba UNK", "so"])
+    data = read_data(tmp_path)
+    assert data.train[0] == ("ba unk ##", "ba unk")
+    assert (data.valid[0].target, data.tests["test"][0].references) == ("ba unk", ("ba unk",))
+    assert read_data(tmp_path / "org_data").train == data.train
+
+
 def test_references_that_are_not_parallel_are_named(folder: Path, tmp_path: Path) -> None:
     for file in (folder / "summarisation").iterdir():
         write(tmp_path / "summarisation", file.name, file.read_text(encoding="utf-8").splitlines())
