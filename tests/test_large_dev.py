@@ -16,6 +16,9 @@ from noisychannel.data.rows import Row, read_parallel
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError
+from noisychannel.evaluation import default_metric
+from noisychannel.evaluation.default_metric import are_sentences
+from noisychannel.evaluation.metrics import METRICS, REPORTED
 from noisychannel.runs import RunDirectory
 from noisychannel.training import dev_sample
 from noisychannel.training.config import TrainingConfig
@@ -63,6 +66,41 @@ def test_a_tuning_says_and_records_how_many_of_how_many(
     record = json.loads((trained / "weights.json").read_text())["systems"]["direct+lm"]
     assert record["dev_sentences"] == used
     assert record.get("dev_sentences_of") == (60 if used < 60 else None)
+
+
+def test_sentences_are_tuned_and_measured_by_a_metric_for_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless another is named. Words of a few kinds, such as sounds, or one word a line, are right or wrong."""
+    sentences = [" ".join(f"w{(n * k) % 211}" for k in (1, 2, 3)) for n in range(1, 212)]
+    config = toy_config(tmp_path, max_updates=1)
+    for file in (*config.data.train, *config.data.dev):
+        Path(file).write_text("".join(f"{line}\t{line}\n" for line in sentences))
+    config.data.input.units = config.data.output.units = "words"
+    train_run(config, lambda event: None, lambda line: None)
+    words = ["--systems", "direct+length", "--iterations", "0", "--k1", "2", "--k2", "1", "--limit", "5"]
+    test, run = config.data.dev[0], RunDirectory(Path(config.run_dir))
+
+    def measured() -> str:
+        assert main(["evaluate", config.run_dir, test, "--systems", "direct"]) == 0
+        return capsys.readouterr().out
+
+    assert main(["tune", config.run_dir, *words]) == 0
+    line = "outputs are sentences, so the metric is bleu; for another: --metric rouge1 (headlines)"
+    assert line in capsys.readouterr().err
+    assert "| bleu" in measured()
+    assert main(["tune", config.run_dir, *words, "--metric", "rouge1"]) == 0
+    assert line not in capsys.readouterr().err
+    assert "| rouge1" in measured()
+    assert not are_sentences(run, ["w1", "w2 w3", "w4 w5 w6"])
+    monkeypatch.setattr(default_metric, "SMALL_INVENTORY", 300)
+    assert not are_sentences(run, sentences)
+
+
+def test_help_names_every_metric(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, known in (("tune", METRICS), ("evaluate", (*METRICS, *REPORTED))):
+        assert main([command, "--help"]) == 0
+        assert f"metrics: {', '.join(known)}.\n" in capsys.readouterr().out
 
 
 def corpus(lengths: list[int]) -> Corpus:

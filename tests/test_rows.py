@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -360,6 +361,34 @@ def test_datasets_without_the_package_say_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "datasets", None)
     complaint = refusal(read_pairs(["hf:gigaword:train"], columns("input=document,output=summary"), ";"))
     assert complaint == "hf:gigaword:train needs the package datasets: pip install 'noisychannel[hub]'"
+
+
+def load_with_script(converted: bool) -> Callable[..., list[dict[str, str]]]:
+    """What ``datasets.load_dataset`` does for a dataset that has a program of its own."""
+
+    def load(name: str, config: str | None, *, revision: str | None = None, **other: object) -> list[dict[str, str]]:
+        if revision is None:
+            raise RuntimeError(f"Dataset scripts are no longer supported, but found {name}.py")
+        assert (revision, config, other) == ("refs/convert/parquet", None, {"split": "train", "streaming": True})
+        if not converted:
+            raise FileNotFoundError(f"Revision '{revision}' doesn't exist for dataset '{name}' on the Hub.\nMore")
+        return [{"document": "a b", "summary": "c"}]
+
+    return load
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_dataset_with_a_program_of_its_own_is_read_as_the_hub_has_converted_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed = columns("input=document,output=summary")
+    monkeypatch.setattr("datasets.load_dataset", load_with_script(converted=True))
+    assert [row[:2] for row in read_pairs(["hf:gigaword:train"], parsed, ";")] == [("a b", "c")]
+    monkeypatch.setattr("datasets.load_dataset", load_with_script(converted=False))
+    complaint = refusal(read_pairs(["hf:gigaword:train"], parsed, ";"))
+    assert complaint.startswith("hf:gigaword:train: the dataset needs a program of its own")
+    assert "download its files from https://huggingface.co/datasets/gigaword" in complaint
+    assert len(complaint.splitlines()) == 1
 
 
 @pytest.mark.parametrize("blank", ["", "  ", "\t", "\u3000"])

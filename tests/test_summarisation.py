@@ -23,7 +23,7 @@ from noisychannel.experiments.settings import Setup
 from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, APPENDIX_PART, FEW, FEW_PAIRED, TABLE_1
 from noisychannel.experiments.summarisation.data import read_data
 from noisychannel.experiments.summarisation.design import DESIGN
-from noisychannel.experiments.summarisation.experiment import Summarisation, make_summarisation
+from noisychannel.experiments.summarisation.experiment import Summarisation, few_pairs, make_summarisation
 from noisychannel.experiments.summarisation.rows import (
     BASELINES,
     BLOCKS,
@@ -49,6 +49,7 @@ TINY = SummarisationScale(
     vocabulary=18,
     hidden_size=8,
     updates=4,
+    least_passes=0,
     batch_size=8,
     large_batch=16,
     evaluate_every=4,
@@ -134,6 +135,16 @@ def test_the_usual_files_of_gigaword_are_found(folder: Path, tmp_path: Path) -> 
         read_data(folder / "summarisation")
 
 
+def test_the_archive_of_the_hub_is_found_unpacked(tmp_path: Path) -> None:
+    for split in ("train", "dev", "test"):
+        write(tmp_path / "org_data", f"{split}.src.txt", ["ba <unk> 12", "ko so"])
+        write(tmp_path / "org_data", f"{split}.tgt.txt", ["ba <unk>" if split == "train" else "ba UNK", "so"])
+    data = read_data(tmp_path)
+    assert data.train[0] == ("ba unk ##", "ba unk")
+    assert (data.valid[0].target, data.tests["test"][0].references) == ("ba unk", ("ba unk",))
+    assert read_data(tmp_path / "org_data").train == data.train
+
+
 def test_references_that_are_not_parallel_are_named(folder: Path, tmp_path: Path) -> None:
     for file in (folder / "summarisation").iterdir():
         write(tmp_path / "summarisation", file.name, file.read_text(encoding="utf-8").splitlines())
@@ -171,6 +182,7 @@ def test_rows_are_labelled_as_in_the_paper() -> None:
     assert names == [
         "seq2seq without attention",
         "seq2seq with attention",
+        "seq2seq with attention + bias",
         "direct (uni)",
         "direct (bi)",
         "channel + LM + bias (uni)",
@@ -215,6 +227,21 @@ def test_models_have_the_settings_of_the_paper(folder: Path, tmp_path: Path, dat
     assert (experiment.scale.search.k1, experiment.scale.search.k2) == (20, 10)
     assert direct.data.input.max_length == 50
     assert direct.data.output.max_length == 25
+
+
+def test_more_data_than_ours_is_read_as_often(tmp_path: Path, data: SentenceData) -> None:
+    scale = SummarisationScale()
+    assert [scale.limit(pairs, 32) for pairs in (100_000, 503_197, 3_803_957)] == [25_000, 40_000, 297_184]
+    assert scale.limit(3_803_957, 256) == 297_184 // 8
+    assert [scale.lm_limit(outputs, 64) for outputs in (1_159_432, 3_803_957)] == [50_000, 148_592]
+    assert [few_pairs(pairs) for pairs in (503_197, 3_803_957, 200_000, 3)] == [100_000, 1_000_000, 40_000, 1]
+    said: list[str] = []
+    setup = Setup(Path(), tmp_path, "cpu", jobs=1, say=said.append)
+    experiment = Summarisation(DESIGN, data, setup, replace(TINY, share=10.0))
+    assert "100,000 stands for 1,000,000" in said[-1]
+    experiment.train(["direct.bi.all.1", "lm.paper.all"])
+    # 4 updates of 8 of 79 pairs; 4 of 16 of these headlines and 60 others.
+    assert "passes over the training data, at most: direct.bi.all.1 0.4, lm.paper.all 0.5" in said
 
 
 def test_smaller_samples_are_the_beginning_of_larger_ones(experiment: Summarisation) -> None:

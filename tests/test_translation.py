@@ -47,6 +47,7 @@ from noisychannel.experiments.translation.rows import (
     WITH_LM,
 )
 from noisychannel.experiments.translation.scale import TranslationScale
+from noisychannel.runs import RunDirectory
 from noisychannel.training.config import ModelConfig, TransformerConfig
 
 LEXICON = {"我": "i", "你": "you", "爱": "love", "看": "see", "书": "books", "茶": "tea", "不": "not", "谁": "who"}
@@ -59,6 +60,7 @@ TINY = TranslationScale(
     subwords=24,
     hidden_size=8,
     updates=6,
+    least_passes=0,
     batch_size=8,
     evaluate_every=6,
     precision="fp32",
@@ -180,6 +182,61 @@ def test_your_own_folder_with_any_number_of_references(folder: Path, tmp_path: P
         read_chinese(tmp_path)
     with pytest.raises(BadInputError, match=r"neither translation/tvsub.train184k.zh nor train.zh"):
         read_chinese(folder / "translation")
+
+
+def write_own(folder: Path, sources: list[str], targets: list[str], dev: list[str] | None = None) -> None:
+    for name, of_name in (("train", sources), ("dev", dev or sources), ("mt03", dev or sources)):
+        write(folder, f"{name}.zh", of_name)
+        write(folder, f"{name}.en", targets)
+
+
+def test_long_pairs_of_your_own_are_counted_and_dev_is_tuned_on_whole(tmp_path: Path) -> None:
+    pairs = made_up(random.Random(2), 6)
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    sources[1:3] = ["茶 " * 60, "茶 " * 120]
+    write_own(tmp_path, sources, targets)
+    write(tmp_path, "unpaired.en", ["tea " * 101, "books"])
+    said: list[str] = []
+    setup = Setup(tmp_path, tmp_path / "work", "cpu", jobs=1, say=said.append)
+    experiment = Translation(DESIGN, read_chinese(tmp_path), setup, TINY)
+    assert said[:1] == [
+        "left out, because longer than 100 words or 100 words: 1 of 6 training pairs, 1 of 2 unpaired outputs, "
+        "1 of 6 dev pairs (from early stopping; weights are tuned on all)"
+    ]
+    assert (len(experiment.data.train), len(experiment.parts[0].dev)) == (5, 6)
+    config = experiment.config("direct.bi.all.1")
+    assert len(Path(config.data.dev[0]).read_text(encoding="utf-8").splitlines()) == 5
+    assert (config.data.input.max_length, config.training.batch_symbols) == (100, 8 * 100)
+    record = experiment.data_record()
+    assert record["pairs that were too long"] == {"train": 1, "valid": 0, "unpaired": 1}
+    assert record["early stopping"] == 5
+
+
+def test_chinese_that_is_not_segmented_is_read_as_characters(tmp_path: Path) -> None:
+    pairs = made_up(random.Random(2), 8)
+    sources, targets = [source.replace(" ", "") for source, _ in pairs], [target for _, target in pairs]
+    write_own(tmp_path, sources, targets)
+    said: list[str] = []
+    setup = Setup(tmp_path, tmp_path / "work", "cpu", jobs=1, say=said.append)
+    experiment = Translation(DESIGN, read_chinese(tmp_path), setup, TINY)
+    assert "the symbols of inputs are characters" in said[0]
+    assert experiment.data_record()["inputs"] == "characters"
+    assert experiment.parts[0].test[0].input == pairs[0][0], "lengths and baselines count characters"
+    for vocabulary, units in (("words", "characters"), ("count2", "characters"), ("subwords", "subwords")):
+        source, target = experiment.sides(vocabulary)
+        assert (source.units, source.remove_spaces) == (units, True)
+        assert target.units == ("subwords" if vocabulary == "subwords" else "words")
+    experiment.train(["direct.bi.all.1"])
+    codec = RunDirectory(experiment.runs / "direct.bi.all.1").codecs()[0]
+    for (segmented, _), plain in zip(pairs, sources, strict=True):
+        assert codec.encode(plain) == codec.encode(segmented)
+        assert len(codec.encode(plain)) == len(plain) + 1, "EOS ends it"
+    with_spaces = [source for source, _ in pairs]
+    write_own(tmp_path, with_spaces, targets, dev=sources)
+    with pytest.raises(BadInputError, match=r"dev\.zh: it is not segmented into words, but train\.zh is"):
+        read_chinese(tmp_path)
+    write_own(tmp_path, with_spaces, targets)
+    assert not read_chinese(tmp_path).characters
 
 
 def test_multi30k_is_read_from_its_archive(folder: Path, tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ from noisychannel.data.rows import HUB
 from noisychannel.data.standard_input import DASH
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.item_outputs import as_json_lines, as_tsv
+from noisychannel.evaluation.metrics import METRICS, REPORTED
 from noisychannel.evaluation.report import ReportOptions, is_report, report_run
 from noisychannel.run_files import run_that_owns
 from noisychannel.runs import RunDirectory
 
-USAGE = """usage: noisychannel evaluate RUN FILE [--metrics accuracy,edit_distance] [--baselines identity,rules]
+USAGE = f"""usage: noisychannel evaluate RUN FILE [--metrics accuracy,edit_distance] [--baselines identity,rules]
                                       [--against RUN2] [--outputs FILE] [--json FILE]
 
 Decode the inputs of FILE with every tuned system of the run and print one table: each metric with its 95 % bootstrap
@@ -28,8 +29,10 @@ relative to the references, and the speed. FILE (- is standard input) has the co
 inputs, and --references names the parallel files of references, one or several. Each group of a run decodes its own
 items, and the table covers all groups; name the directory of a group for one alone.
 
-Below the table: how accurate the most confident outputs of the system that decode uses are, if it has confidences, and
-its errors, grouped by kind, with examples (if a metric is accuracy or edit_distance).
+metrics: {", ".join((*METRICS, *REPORTED))}.
+
+If a metric is accuracy or edit_distance, below the table: how accurate the most confident outputs of the system that
+decode uses are, if it has confidences, and its errors, grouped by kind, with examples.
 
 Items with the same input (all forms of a lemma) are not independent: the bootstrap draws them together. Name
 something else with --resample-by: line, output, features, group, or a column named -NAME in --columns.
@@ -44,6 +47,7 @@ something else with --resample-by: line, output, features, group, or a column na
 example:
   noisychannel evaluate runs/demo runs/demo-data/test.tsv --metrics accuracy,edit_distance
   noisychannel evaluate runs/demo runs/demo-data/test.tsv --outputs outputs.tsv
+  noisychannel evaluate runs/summarisation test.article.txt --references test.title.txt --metrics rouge1,length_ratio
 """
 
 

@@ -44,7 +44,7 @@ class ReproduceOptions:
 
     Args:
         experiment: Which one.
-        data: The folder of the data; for summarisation also a dataset of the hub, such as hf:gigaword. Default: the
+        data: The folder of the data; for summarisation also a dataset of the hub (hf:NAME). Default: the
             environment variable NOISYCHANNEL_DATA, else ../shared/data.
         work: Where files and models go. Default: runs/EXPERIMENT.
         results: Where the files of the blocks, the merged JSON and the table go. Default: the work directory.

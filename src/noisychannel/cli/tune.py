@@ -12,6 +12,7 @@ from noisychannel.arguments import Bounds, given_values, parse_options
 from noisychannel.cli.progress import TerminalReporter
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
+from noisychannel.evaluation.metrics import METRICS
 from noisychannel.noisy_channel import first_proposer
 from noisychannel.packaged import refuse_packaged
 from noisychannel.runs import RunDirectory
@@ -19,7 +20,7 @@ from noisychannel.tuning.loop import TuningResult
 from noisychannel.tuning.run import TuneOptions, tune_run
 from noisychannel.weights import read_system
 
-USAGE = """usage: noisychannel tune RUN [--systems direct+channel+lm] [--metric accuracy] [--k1 20] [--k2 10]
+USAGE = f"""usage: noisychannel tune RUN [--systems direct+channel+lm] [--metric accuracy] [--k1 20] [--k2 10]
 
 Choose the weights of the objective on the run's dev data and write them to weights.json, where decode and evaluate find
 them. The dev inputs are decoded with a few weights, and the n-best lists are kept with their terms. The search over
@@ -33,10 +34,11 @@ Of a large dev set, 500 pairs (of each group) are drawn, always the same ones. -
 
 systems: terms joined by +, such as direct+length, direct+lm, channel+lm, direct+channel+lm, attention+length, or
 direct+channel+lm+word_list. attention, seq2seq and transformer propose by beam search, and the other terms rerank.
-metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
+metrics: {", ".join(METRICS)}.
 
 example:
   noisychannel tune runs/demo --metric accuracy --k1 60 --k2 30
+  noisychannel tune runs/summarisation --metric rouge1
   noisychannel tune runs/demo --terms news=lm:runs/news --systems direct+channel+lm+news
 """
 

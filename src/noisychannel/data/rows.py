@@ -15,7 +15,7 @@ are skipped, and counted if the caller passes ``BlankLines``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +40,10 @@ COLUMN_KINDS = ("input", "output", "features", "group", "-")
 RESERVED = ("input", "output", "features", "group", "line")
 """The names that ``evaluate --resample-by`` knows without such a column."""
 HUB = "hf:"
+HUB_CONVERTED = "refs/convert/parquet"
+"""The branch in which the hub keeps its own conversion of a dataset, if it has made one."""
+NEEDS_SCRIPT = "Dataset scripts are no longer supported"
+"""How the error of ``datasets`` begins if a dataset can be read only by a program of its own, such as gigaword.py."""
 
 
 class Row(NamedTuple):
@@ -225,14 +229,37 @@ def _hub_rows(source: str, columns: Columns, feature_separator: str) -> Iterator
         raise BadInputError(f"{source}: say which field is which, such as columns: input=document,output=summary")
     name, _, config = name.partition("@")
     try:
-        rows = datasets.load_dataset(name, config or None, split=split, streaming=True)
+        rows = _load_from_hub(datasets.load_dataset, source, name, config or None, split)
         for number, row in enumerate(rows):
             where = f"{source}[{number}]"
             yield [_field(row, field, where, feature_separator) for field in columns.fields], where
     except (OSError, ValueError, RuntimeError) as error:
         if isinstance(error, BadInputError):
             raise
-        raise BadInputError(f"{source}: {str(error).splitlines()[0]}") from error
+        raise BadInputError(f"{source}: {_first_line(error)}") from error
+
+
+def _load_from_hub(load: Callable[..., Any], source: str, name: str, config: str | None, split: str) -> Iterable[Any]:
+    """The rows of a split. If the dataset needs a program of its own, those of the hub's conversion of it."""
+    try:
+        rows: Iterable[Any] = load(name, config, split=split, streaming=True)
+        return rows
+    except RuntimeError as error:
+        if not str(error).startswith(NEEDS_SCRIPT):
+            raise
+    try:
+        rows = load(name, config, split=split, streaming=True, revision=HUB_CONVERTED)
+        return rows
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadInputError(
+            f"{source}: the dataset needs a program of its own, which the package datasets no longer runs, and its "
+            f"conversion on the hub ({HUB_CONVERTED}) cannot be read ({_first_line(error)}); download its files from "
+            f"https://huggingface.co/datasets/{name} and name these (for reproduce, --data is their folder)"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _field(row: Any, field: str, where: str, feature_separator: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from noisychannel.errors import BadInputError
 from noisychannel.evaluation.against import Against, compare_with, default_system, shared_columns
+from noisychannel.evaluation.default_metric import EXACT
 from noisychannel.evaluation.error_kinds import Errors, Judged, group_errors
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.evaluation.seen import seen_items
@@ -19,9 +20,6 @@ from noisychannel.runs import RunDirectory
 
 KINDS = 10
 """Kinds of errors that the text shows."""
-EXACT = ("accuracy", "edit_distance")
-"""Metrics of tasks in which an output is right or wrong. For others, errors by kind say nothing: every headline differs
-from its reference in most of its words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +56,17 @@ class EvaluationReport:
         parts = [self.table.table()]
         if self.against is not None:
             parts.append(self.against.text(self.table))
-        sure = [result for result in self.table.results if result.reliability is not None]
-        if sure:
-            parts.append("\n".join(_confidence(shown_of(self.table, sure, self.errors.system))))
         exact = any(metric.name in EXACT for metric in self.table.metrics)
+        sure = [result for result in self.table.results if result.reliability is not None]
+        if sure and exact:
+            parts.append("\n".join(_confidence(shown_of(self.table, sure, self.errors.system))))
         parts.append("\n".join(_errors(self.errors) if exact else [_NOT_EXACT]))
         return "\n\n".join(parts)
 
 
 _NOT_EXACT = (
-    "Errors by kind are for outputs that are right or wrong: they are shown if --metrics names accuracy or "
-    "edit_distance. To read the outputs: --outputs FILE."
+    "Confidences and errors by kind are for outputs that are right or wrong: they are shown if --metrics names "
+    "accuracy or edit_distance. To read the outputs: --outputs FILE."
 )
 
 
@@ -97,7 +95,8 @@ def report_run(
         columns = [None, None] if options.references else shared_columns([run, other], options.columns)
         systems = [] if not options.systems else list(dict.fromkeys([*options.systems, default]))
         table = evaluate_run(run, replace(options, columns=columns[0], systems=systems), reporter)
-        against = compare_with(table, default, other, replace(options, columns=columns[1]), reporter)
+        metrics = [metric.name for metric in table.metrics]
+        against = compare_with(table, default, other, replace(options, columns=columns[1], metrics=metrics), reporter)
     return EvaluationReport(table, errors_of(run, table, default), against)
 
 

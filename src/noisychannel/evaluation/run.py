@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from noisychannel.errors import BadInputError, command_line
 from noisychannel.evaluation.calibration import reliability
 from noisychannel.evaluation.decoded import DecodedSystem, Evaluation
 from noisychannel.evaluation.decoding import average_lagging, output_alignments, search_errors
+from noisychannel.evaluation.default_metric import EXACT, are_sentences, default_metric, tuned_metric
 from noisychannel.evaluation.group import EvaluationGroup
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.evaluation.metrics import FloatArray, Metric, make_metric
@@ -42,7 +43,8 @@ class EvaluateOptions:
         baselines: Rows to compare with, made from the training pairs: identity (the input), first_8 and first_15
             (its first words), memorised (the most frequent training output of the input), nearest (that of
             the training input with the most words in common; for sentences), rules (suffix rules; for characters).
-        metrics: accuracy, edit_distance, bleu, chrf, rouge1, rouge2, rougeL.
+        metrics: Which metrics, of those above. If not given, accuracy; if outputs are sentences, what the run was
+            tuned on, or bleu.
         tokenize: sacrebleu's tokenizer for bleu.
         columns: What the columns of FILE are; those of the training data if not given.
         resample_by: What the bootstrap draws: all lines with the same input, output, features or group, or with the
@@ -60,7 +62,7 @@ class EvaluateOptions:
     references: list[str] = field(default_factory=list)
     systems: list[str] = field(default_factory=list)
     baselines: list[str] = field(default_factory=list)
-    metrics: list[str] = field(default_factory=lambda: ["accuracy"])
+    metrics: list[str] = field(default_factory=list)
     tokenize: str | None = None
     columns: str | None = None
     resample_by: str = "input"
@@ -104,6 +106,9 @@ def evaluate_rows(
         group = run.header().group
         what = f"has no lines of the group {group!r}" if group else "empty"
         raise BadInputError(f"{options.file}: {what}; there is nothing to evaluate")
+    if not options.metrics:
+        options = replace(options, metrics=[_metric_of(run, rows, reporter)])
+        _check(options)
     runs = {group: run.group(group) for group in rows if rows[group]}
     codecs = next(iter(runs.values())).codecs()
     text = codecs[1].config
@@ -161,7 +166,7 @@ def evaluate_rows(
 
 def _check(options: EvaluateOptions) -> None:
     """Refuse options that contradict each other."""
-    if options.tokenize is not None and "bleu" not in options.metrics:
+    if options.tokenize is not None and options.metrics and "bleu" not in options.metrics:
         raise BadInputError("--tokenize is for the metric bleu, which --metrics does not name; leave it out")
     if options.references and options.columns is not None:
         raise BadInputError("--columns would be ignored: with --references FILE has inputs alone; leave it out")
@@ -169,8 +174,15 @@ def _check(options: EvaluateOptions) -> None:
         values = getattr(options, name)
         if len(set(values)) < len(values):
             raise BadInputError(f"{option_name(name)}: something is named twice in {', '.join(values)}")
-    if not options.metrics:
-        raise BadInputError("--metrics: empty; name at least one, such as accuracy")
+
+
+def _metric_of(run: RunDirectory, rows: Mapping[str, Sequence[Row]], reporter: Reporter) -> str:
+    """The metric of an evaluation that names none. That of the tuning says most about sentences."""
+    items = [row for of_group in rows.values() for row in of_group]
+    tuned = tuned_metric(run)
+    if tuned is not None and tuned not in EXACT and are_sentences(run, [row.output for row in items]):
+        return tuned
+    return default_metric(run, items, reporter, "--metrics")
 
 
 def _systems_of_all(runs: Sequence[RunDirectory], reporter: Reporter) -> list[str]:

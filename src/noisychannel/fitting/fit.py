@@ -22,6 +22,7 @@ from noisychannel.data.prepare import DataConfig
 from noisychannel.data.rows import Row
 from noisychannel.errors import BadInputError
 from noisychannel.errors import shortened as shortened_text
+from noisychannel.evaluation.default_metric import SMALL_INVENTORY
 from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_run
 from noisychannel.evaluation.table import EvaluationTable
@@ -319,7 +320,7 @@ class _Fit:
         return list(found.values())
 
     def _metric(self, run: RunDirectory) -> Metric:
-        text = self.plan.output_units == "words" and self.facts.output_symbols > rules.SMALL_INVENTORY
+        text = self.plan.output_units == "words" and self.facts.output_symbols > SMALL_INVENTORY
         return make_metric("edit_distance" if text else "accuracy", None, run.codecs()[1].config)
 
     def _config(self, data: DataConfig, run_dir: Path, models: tuple[Role, ...]) -> RunConfig:
@@ -341,7 +342,9 @@ def _is_finished(config: RunConfig) -> bool:
 def _test(options: FitOptions, plan: Plan, reporter: FitReporter) -> EvaluationTable | None:
     if options.test is None:
         return None
-    chosen = EvaluateOptions(file=options.test, baselines=baselines_of(plan), device=options.device)
+    chosen = EvaluateOptions(
+        file=options.test, baselines=baselines_of(plan), metrics=["accuracy"], device=options.device
+    )
     return evaluate_run(RunDirectory.open(options.place), chosen, reporter)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from noisychannel.evaluation.default_metric import SMALL_INVENTORY
 from noisychannel.fitting.facts import Facts
 from noisychannel.fitting.tagging import MOST_TAG_SETS
 
@@ -46,8 +47,6 @@ WORDS_ALONE = 1_000
 """With so many words, the language model is trained on them alone."""
 REPEATED = 0.05
 """If so many pairs are repetitions of earlier ones, they are running text, and inputs come again."""
-SMALL_INVENTORY = 200
-"""A side with more different words than this is running text."""
 LISTED = 0.99
 """If so many outputs of pairs are among the words, the list was probably made from them, among others."""
 K1, K2 = 10, 5

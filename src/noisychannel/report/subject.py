@@ -19,9 +19,10 @@ from noisychannel.data.sources import warnings_of
 from noisychannel.errors import BadInputError, command_line
 from noisychannel.evaluation.against import default_system
 from noisychannel.evaluation.decoded import DecodedSystem, Evaluation
+from noisychannel.evaluation.default_metric import EXACT, default_metric, tuned_metric
 from noisychannel.evaluation.held_out import HeldOut, rows_of_groups
 from noisychannel.evaluation.metrics import FloatArray
-from noisychannel.evaluation.report import EXACT, shown_of
+from noisychannel.evaluation.report import shown_of
 from noisychannel.evaluation.rows import held_out_rows
 from noisychannel.evaluation.run import EvaluateOptions, evaluate_rows
 from noisychannel.evaluation.table import EvaluationTable, SystemResult
@@ -31,7 +32,6 @@ from noisychannel.reporting import Advance, Reporter, plural
 from noisychannel.runs import RunDirectory
 from noisychannel.systems import PROPOSERS
 from noisychannel.tuning.run import dev_is_training, drawn_pairs
-from noisychannel.weights import read_system
 
 N_BEST = 10
 """Outputs of each item that are looked at, as many as tuning looks at."""
@@ -236,7 +236,7 @@ def _evaluated(
         file=name,
         systems=options.systems,
         baselines=options.baselines,
-        metrics=options.metrics or metrics_of(run),
+        metrics=options.metrics or metrics_of(run, drawn, reporter),
         samples=options.samples,
         seed=options.seed,
         batch_size=options.batch_size,
@@ -255,7 +255,8 @@ def _base(evaluation: Evaluation, shown: DecodedSystem) -> DecodedSystem | None:
     return next((one for one in evaluation.decoded if one.label == alone and one is not shown), None)
 
 
-def metrics_of(run: RunDirectory) -> list[str]:
-    """The metric that a run was tuned on, else accuracy; if outputs are right or wrong, edit distances, too."""
-    tuned = str(read_system(run.groups()[0]).record.get("metric") or "accuracy")
-    return list(dict.fromkeys([tuned, *EXACT])) if tuned in EXACT else [tuned]
+def metrics_of(run: RunDirectory, rows: Mapping[str, Sequence[Row]], reporter: Reporter) -> list[str]:
+    """The metric that a run was tuned on, else the usual one; if outputs are right or wrong, edit distances, too."""
+    items = [row for of_group in rows.values() for row in of_group]
+    metric = tuned_metric(run) or default_metric(run, items, reporter, "--metrics")
+    return list(dict.fromkeys([metric, *EXACT])) if metric in EXACT else [metric]

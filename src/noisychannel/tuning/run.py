@@ -16,6 +16,7 @@ from noisychannel.decode.objective import Weights
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError, command_line
 from noisychannel.evaluation.decoding import with_all_terms
+from noisychannel.evaluation.default_metric import default_metric
 from noisychannel.evaluation.held_out import HeldOut, rows_of_groups
 from noisychannel.evaluation.metrics import Metric, make_metric
 from noisychannel.loading import load_systems
@@ -49,7 +50,7 @@ class TuneOptions:
         terms: Further terms, as NAME=KIND:RUN; KIND is lm (a second language model), density_ratio (a language model
             that is subtracted), word_list, seen (counts of the pairs of a run), ngram_pairs or ngram_outputs (its
             n-gram models).
-        metric: What to optimise.
+        metric: What to optimise. If not given, accuracy; if outputs are sentences, bleu.
         tokenize: sacrebleu's tokenizer for bleu.
         n_best: Length of the n-best lists.
         iterations: Most rounds of decoding.
@@ -61,7 +62,7 @@ class TuneOptions:
 
     systems: list[str] = field(default_factory=list)
     terms: list[str] = field(default_factory=list)
-    metric: str = "accuracy"
+    metric: str | None = None
     tokenize: str | None = None
     n_best: Count = 10
     iterations: CountOrZero = 5
@@ -127,9 +128,13 @@ def tune_run(
     systems = choose_systems(run, options.systems, terms_of(run.groups()[0], terms), reporter)
     for warning in warnings_of(run.data_config, run.header().data.sources, ("dev", "dev_outputs")):
         reporter.warn(warning)
+    every = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
+    if options.metric is None:
+        pairs = [row for of_group in every.values() for row in of_group]
+        options = replace(options, metric=default_metric(run, pairs, reporter, "--metric"))
+    assert options.metric is not None
     _check_used(options, needed, systems, terms, settings.per_symbol)
     metric = make_metric(options.metric, options.tokenize, run.groups()[0].codecs()[1].config)
-    every = rows_of_groups(run, DataSource(run.data_config).rows("dev"))
     rows = {group: drawn_pairs(of_group, options.limit) for group, of_group in every.items()}
     total, used = (sum(map(len, of_groups.values())) for of_groups in (every, rows))
     if used < total:

@@ -23,16 +23,15 @@ from noisychannel.experiments.design import Design
 from noisychannel.experiments.experiment import Experiment, TrainingPair
 from noisychannel.experiments.items import Part, at_most, sample
 from noisychannel.experiments.rows import SystemRow
-from noisychannel.experiments.sentences.pairs import Pair, SentenceData, items_of
+from noisychannel.experiments.sentences.pairs import Pair, SentenceData, items_of, short_pairs
+from noisychannel.experiments.sentences.remarks import data_remarks, name_remarks, passes_remark
 from noisychannel.experiments.sentences.scale import SentenceScale
-from noisychannel.experiments.sentences.specs import WORDS, Kind, RunSpec, amount
+from noisychannel.experiments.sentences.specs import Kind, RunSpec, amount, vocabulary_run
 from noisychannel.experiments.settings import Setup
 from noisychannel.models.registry import Role
 from noisychannel.text import TextConfig
 from noisychannel.training.config import ModelConfig, NGramConfig, RunConfig, TrainingConfig, TransformerConfig
 from noisychannel.training.run import prepare_run
-
-VOCABULARIES = "vocabularies"
 
 
 class SentenceExperiment(Experiment):
@@ -41,7 +40,7 @@ class SentenceExperiment(Experiment):
     kinds: Mapping[str, Kind]
     """The kinds of models by name."""
     longest: tuple[int, int]
-    """Words of the longest training pair."""
+    """Words of the longest training pair of the usual data; a user's own may have longer ones."""
     unpaired_noun = "outputs"
     """What unpaired outputs are called."""
 
@@ -51,12 +50,15 @@ class SentenceExperiment(Experiment):
         """``shown``: further parts, whose outputs are shown."""
         self.scale, self.data, self.rates = scale, data, scale.rates
         self.valid = sample(data.valid, min(scale.valid, len(data.valid)), seed=1)
+        self.stopping = short_pairs(self.valid, *data.longest)
         dev = items_of(self.valid[: scale.dev])
         first, *others = data.tests
         tests = {name: tuple(at_most(items, scale.held_out, seed=1)) for name, items in data.tests.items()}
         parts = [Part(first, dev, tests[first]), *(Part(name, (), tests[name]) for name in others)]
         super().__init__(design, [*parts, *shown], setup, scale)
         self._written: set[Path] = set()
+        for line in (*data_remarks(data), *name_remarks(design, scale.share)):
+            setup.say(line)
 
     # --- what a subclass says
 
@@ -93,6 +95,8 @@ class SentenceExperiment(Experiment):
     def train(self, runs: Collection[str]) -> None:
         """Vocabularies first; then the channels that draw inputs for back-translation."""
         specs = [RunSpec.parse(run) for run in runs]
+        if specs:
+            self.setup.say(passes_remark(zip(map(self.config, runs), map(self.amount_of, specs), strict=True)))
         for name in sorted({self.vocabulary_of(spec) for spec in specs}):
             config = self._vocabularies(name)
             if not (Path(config.run_dir) / "run.json").exists():
@@ -122,7 +126,8 @@ class SentenceExperiment(Experiment):
             "pairs": {"train": pairs},
             "unpaired": {setting: {self.unpaired_noun: unpaired + more} for setting, more in left.items()},
             "pairs that were too long": self.data.dropped,
-            "early stopping": len(self.valid),
+            "early stopping": len(self.stopping),
+            **({"inputs": "characters"} if self.data.characters else {}),
         }
 
     def settings_record(self) -> dict[str, Any]:
@@ -161,7 +166,7 @@ class SentenceExperiment(Experiment):
 
     @cached_property
     def _valid_file(self) -> str:
-        return self._file("valid.tsv", map("\t".join, self.valid))
+        return self._file("valid.tsv", map("\t".join, self.stopping))
 
     def unpaired_files(self, n: int | None) -> list[str]:
         """A file of so many unpaired outputs; none if there are none."""
@@ -187,7 +192,7 @@ class SentenceExperiment(Experiment):
         if file.exists():
             return
         outputs = at_most(self.data.unpaired or self.left_outputs(spec.pairs), self.scale.back_translated, seed=1)
-        longest = self.longest[0] + 1
+        longest = self.data.longest[0] + 1
         drawn = back_translate(self.runs / channel, outputs, self.setup.device, longest=longest, unknown=True)
         self.setup.say(f"back-translation: {len(drawn):,} of {len(outputs):,} {self.unpaired_noun} have an input now")
         self._file(file.name, map("\t".join, drawn))
@@ -204,19 +209,26 @@ class SentenceExperiment(Experiment):
         if spec.role == "lm":
             config.data.unpaired = self.unpaired_files(spec.unpaired)
             return self._lm(config, spec)
-        further = 0
         if kind.back_translated:
-            further = min(self.scale.back_translated, len(self.data.unpaired or self.left_outputs(spec.pairs)))
             config.data.further = [str(self._back_file(spec))]
         if spec.role == "direct":
             config.ngrams = NGramConfig(pairs=self.scale.ngram_order)
         if spec.role == "transformer":
-            return replace(config, transformer=self._transformer(spec, further))
+            return replace(config, transformer=self._transformer(spec))
         batch = self.scale.large_batch if kind.large_batch else self.scale.batch_size
-        return replace(config, **{spec.role: self._model(spec, batch, further)})  # type: ignore[arg-type]
+        return replace(config, **{spec.role: self._model(spec, batch)})  # type: ignore[arg-type]
 
-    def _model(self, spec: RunSpec, batch: int, further: int) -> ModelConfig:
-        """A model of pairs, ``further`` of which are made."""
+    def amount_of(self, spec: RunSpec) -> int:
+        """How many pairs, or outputs of a language model, a run learns from; back-translated ones are among them."""
+        pairs = len(self.pairs(spec.pairs))
+        if spec.role == "lm":
+            return pairs + len(self.data.unpaired[: spec.unpaired])
+        if self.kinds[spec.kind].back_translated:
+            pairs += min(self.scale.back_translated, len(self.data.unpaired or self.left_outputs(spec.pairs)))
+        return pairs
+
+    def _model(self, spec: RunSpec, batch: int) -> ModelConfig:
+        """A model of pairs."""
         kind, scale = self.kinds[spec.kind], self.scale
         return ModelConfig(
             hidden_size=scale.hidden_size,
@@ -224,15 +236,15 @@ class SentenceExperiment(Experiment):
             dropout=scale.dropout,
             learning_rate=scale.better_rate if kind.better_rate else None,
             batch_size=batch,
-            max_updates=scale.limit(len(self.pairs(spec.pairs)) + further, batch),
+            max_updates=scale.limit(self.amount_of(spec), batch),
             copy=kind.copy,
         )
 
-    def _transformer(self, spec: RunSpec, further: int) -> TransformerConfig:
+    def _transformer(self, spec: RunSpec) -> TransformerConfig:
         """As many passes as the other models have updates at most, in larger batches."""
         scale = self.scale
         batch = scale.transformer.batch_size or scale.batch_size
-        most = scale.passes * (len(self.pairs(spec.pairs)) + further) // batch
+        most = scale.passes * self.amount_of(spec) // batch
         return replace(scale.transformer, max_updates=max(1, min(scale.updates, most)))
 
     def _lm(self, config: RunConfig, spec: RunSpec) -> RunConfig:
@@ -242,9 +254,7 @@ class SentenceExperiment(Experiment):
         """
         scale, better = self.scale, self.kinds[spec.kind].better_rate
         lm: ModelConfig = replace(scale.lm, **(scale.better_lm if better else {}))  # type: ignore[arg-type]
-        outputs = len(self.pairs(spec.pairs)) + len(self.data.unpaired[: spec.unpaired])
-        seen = min(scale.lm_updates * (scale.lm.batch_size or 1), scale.lm_passes * outputs)
-        lm = replace(lm, max_updates=max(1, seen // (lm.batch_size or 1)))
+        lm = replace(lm, max_updates=scale.lm_limit(self.amount_of(spec), lm.batch_size or 1))
         training = replace(config.training, schedule="linear" if better else "plateau")
         return replace(config, lm=lm, training=training)
 
@@ -257,8 +267,8 @@ class SentenceExperiment(Experiment):
         return config
 
     def _base(self, run: str, models: Sequence[Role], vocabulary: str) -> RunConfig:
-        scale = self.scale
-        sides = [_limited(side, most) for side, most in zip(self.sides(vocabulary), self.longest, strict=True)]
+        scale, longest = self.scale, self.data.longest
+        sides = [_limited(side, most) for side, most in zip(self.sides(vocabulary), longest, strict=True)]
         return RunConfig(
             run_dir=str(self.runs / run),
             models=list(models),
@@ -274,6 +284,8 @@ class SentenceExperiment(Experiment):
             ),
             training=TrainingConfig(
                 batch_size=scale.batch_size,
+                # Batches of longer pairs than usual are smaller, so that they need no more memory.
+                batch_symbols=None if longest == self.longest else scale.batch_size * sum(self.longest),
                 learning_rate=scale.learning_rate,
                 evaluate_every=scale.evaluate_every,
                 clip_norm=scale.clip_norm,
@@ -281,11 +293,6 @@ class SentenceExperiment(Experiment):
                 precision=scale.precision,
             ),
         )
-
-
-def vocabulary_run(vocabulary: str) -> str:
-    """The name of the run that has a vocabulary."""
-    return VOCABULARIES if vocabulary == WORDS else f"{VOCABULARIES}.{vocabulary}"
 
 
 def _limited(side: TextConfig, words: int) -> TextConfig:

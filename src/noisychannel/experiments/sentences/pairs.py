@@ -34,8 +34,12 @@ class SentenceData:
     """By name; the first is the one that the goals are about."""
     unpaired: list[str]
     """Outputs without inputs, in the order of the file, which may be sorted."""
+    longest: tuple[int, int]
+    """Tokens of the longest training pair, of the two sides."""
     dropped: dict[str, int] = field(default_factory=dict)
-    """Pairs of train and valid that were too long."""
+    """How many pairs of train and valid, and unpaired outputs (if any), were too long."""
+    characters: bool = False
+    """Whether inputs are not segmented into words. Their characters then stand apart, and are their symbols."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +115,23 @@ def sentence_data(
     tests: dict[str, tuple[Item, ...]],
     unpaired: Sequence[str],
     longest: tuple[int, int],
+    keep_valid: bool = False,
 ) -> SentenceData:
-    """Without pairs and unpaired outputs of more words than ``longest`` (of the two sides). Tests keep all."""
+    """Without pairs and unpaired outputs of more words than ``longest`` (of the two sides). Tests keep all.
+
+    ``keep_valid``: weights are tuned on all of valid, too. Early stopping never sees longer pairs.
+    """
     inputs, outputs = longest
-    kept = {"train": short_pairs(train, *longest), "valid": short_pairs(valid, *longest)}
-    for split, pairs in kept.items():
+    short = {"train": short_pairs(train, *longest), "valid": short_pairs(valid, *longest)}
+    for split, pairs in short.items():
         if not pairs:
             raise BadInputError(f"{split}: no pair of at most {inputs} and {outputs} words is left")
-    dropped = {"train": len(train) - len(kept["train"]), "valid": len(valid) - len(kept["valid"])}
+    kept = list(valid) if keep_valid else short["valid"]
     listed = [line for line in unpaired if len(line.split()) <= outputs]
-    return SentenceData(kept["train"], kept["valid"], tests, listed, dropped)
+    dropped = {"train": len(train) - len(short["train"]), "valid": len(valid) - len(kept)}
+    if left_out := len(unpaired) - len(listed):
+        dropped["unpaired"] = left_out
+    return SentenceData(short["train"], kept, tests, listed, longest, dropped)
 
 
 def is_there(file: Path) -> bool:

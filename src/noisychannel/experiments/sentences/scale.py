@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -38,6 +39,8 @@ class SentenceScale(MeasuringSettings):
     """Of direct models, channels and baselines."""
     passes: int = 8
     """The most passes over the pairs: with few of them more updates would only overfit."""
+    least_passes: float = 2.5
+    """Over larger data than these sizes are made for, which ``updates`` and ``lm_updates`` would not read once."""
     clip_norm: float = 1.0
     """The default of training."""
     evaluate_every: int = 2_000
@@ -73,5 +76,13 @@ class SentenceScale(MeasuringSettings):
 
     def limit(self, pairs: int, batch_size: int) -> int:
         """The updates of a model of so many pairs: as many pairs are seen with any batch size."""
-        most = self.updates * self.batch_size // batch_size
-        return max(1, min(most, self.passes * pairs // batch_size))
+        return self._limit(self.updates * self.batch_size, self.passes, pairs, batch_size)
+
+    def lm_limit(self, outputs: int, batch_size: int) -> int:
+        """The updates of a language model of so many outputs; likewise."""
+        return self._limit(self.lm_updates * (self.lm.batch_size or 1), self.lm_passes, outputs, batch_size)
+
+    def _limit(self, seen: int, passes: int, items: int, batch_size: int) -> int:
+        """The updates in which so many items are seen, within bounds on the passes over all of them."""
+        enough = max(seen, math.ceil(self.least_passes * items))
+        return max(1, min(enough, passes * items) // batch_size)

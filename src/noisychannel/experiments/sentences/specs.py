@@ -16,6 +16,7 @@ EVERYTHING = "all"
 """In names: all pairs, or all outputs."""
 WORDS, SUBWORDS = "words", "subwords"
 """Names of vocabularies; an experiment may have others."""
+VOCABULARIES = "vocabularies"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,11 @@ class RunSpec(NamedTuple):
         role, kind, amount, *seed = name.split(".")
         pairs, _, unpaired = amount.partition("+")
         return RunSpec(role, kind, _number(pairs), _number(unpaired), int(seed[0]) if seed else 1)  # type: ignore[arg-type]
+
+
+def vocabulary_run(vocabulary: str) -> str:
+    """The name of the run that has a vocabulary."""
+    return VOCABULARIES if vocabulary == WORDS else f"{VOCABULARIES}.{vocabulary}"
 
 
 def amount(n: int | None) -> str:

@@ -1,4 +1,4 @@
-"""The data of summarisation: first sentences with their headlines, and unpaired headlines. Three layouts are known:
+"""The data of summarisation: first sentences with their headlines, and unpaired headlines. These layouts are known:
 
     summarisation/newsapi.{train,valid,test}.{src,tgt}   news of today, with newsapi.extra_headlines.txt, and beside
     summarisation/giga.test1951.{src,tgt}                them the test sets of Gigaword and
@@ -9,7 +9,9 @@
     giga/input.txt, giga/task1_ref0.txt                  there: Gigaword's (or test.article.txt, test.title.txt) and
     duc2003/input.txt, duc2003/task1_ref{0,…,3}.txt      DUC's
 
-    hf:gigaword                                          a dataset of the hub with the columns document and summary
+    {train,dev,test}.{src,tgt}.txt                       the same, as in the archive of the hub (perhaps in org_data/)
+
+    hf:NAME                                              a dataset of the hub with the columns document and summary
 
 Every file may be plain or end in .xz. Gigaword has no unpaired headlines unless there is an extra_headlines.txt.
 
@@ -56,9 +58,12 @@ def read_data(data: Path, most: int | None = None) -> SentenceData:
     for folder in (data, data / "train"):
         if is_there(folder / "train.article.txt"):
             return _read_gigaword(data, folder, most)
+    for folder in (data, data / "org_data"):
+        if is_there(folder / "train.src.txt"):
+            return _read_archive(folder, most)
     raise BadInputError(
-        f"{data}: neither summarisation/newsapi.train.src nor train.article.txt is there, plain or .xz; {DATA_OPTION}, "
-        "or a dataset of the hub (--data hf:gigaword)"
+        f"{data}: neither summarisation/newsapi.train.src nor train.article.txt (or train.src.txt) is there, plain or "
+        f".xz; {DATA_OPTION}, or a dataset of the hub (--data hf:NAME)"
     )
 
 
@@ -92,8 +97,23 @@ def _read_gigaword(root: Path, folder: Path, most: int | None) -> SentenceData:
         raise BadInputError(
             f"{root}: no test set: give test.article.txt and test.title.txt, or giga/input.txt and giga/task1_ref0.txt"
         )
-    extra = root / "extra_headlines.txt"
-    return _data(train, valid, tests, READER.outputs(extra, most) if is_there(extra) else [])
+    return _data(train, valid, tests, _extra_headlines(root, most))
+
+
+def _read_archive(folder: Path, most: int | None) -> SentenceData:
+    """Unknown words are ``<unk>`` in training and UNK in the test set; here they are the same."""
+
+    def read(name: str, most: int | None = None) -> list[Pair]:
+        pairs = READER.parallel(folder / f"{name}.src.txt", folder / f"{name}.tgt.txt", most)
+        return [Pair(*(text.replace("<unk>", "unk") for text in pair)) for pair in pairs]
+
+    tests = {"test": items_of(read("test"))}
+    return _data(read("train", most), read("dev"), tests, _extra_headlines(folder, most))
+
+
+def _extra_headlines(folder: Path, most: int | None) -> list[str]:
+    file = folder / "extra_headlines.txt"
+    return READER.outputs(file, most) if is_there(file) else []
 
 
 def _read_hub(name: str, most: int | None) -> SentenceData:

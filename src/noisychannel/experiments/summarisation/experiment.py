@@ -21,6 +21,8 @@ from noisychannel.experiments.summarisation.rows import FEW_PAIRS
 from noisychannel.experiments.summarisation.scale import QUICK, SummarisationScale
 from noisychannel.text import TextConfig
 
+PAPERS_FEW_PAIRS, PAPERS_PAIRS = 1_000_000, 3_000_000
+"""The paper's few pairs, and at least how many there are if a user has its data: 3.8m."""
 KINDS = {
     **dict.fromkeys(("bi", "plain", "paper"), Kind()),
     "uni": Kind(bidirectional=False),
@@ -58,4 +60,13 @@ class Summarisation(SentenceExperiment):
 
 def make_summarisation(setup: Setup, quick: bool) -> Summarisation:
     scale = QUICK if quick else SummarisationScale()
-    return Summarisation(DESIGN, read_data(setup.data, scale.lines), setup, scale)
+    data = read_data(setup.data, scale.lines)
+    if not quick:
+        scale = replace(scale, share=few_pairs(len(data.train)) / FEW_PAIRS)
+    return Summarisation(DESIGN, data, setup, scale)
+
+
+def few_pairs(pairs: int) -> int:
+    """Those of the settings with 100k pairs in their name, if there are so many pairs: the paper's 1.0m of Gigaword's
+    3.8m; of less data 100,000, or a fifth if that is fewer."""
+    return PAPERS_FEW_PAIRS if pairs >= PAPERS_PAIRS else max(1, min(FEW_PAIRS, pairs // 5))

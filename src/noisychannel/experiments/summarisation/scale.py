@@ -84,6 +84,7 @@ QUICK = SummarisationScale(
     large_batch=64,
     updates=150,
     passes=4,
+    least_passes=0,
     evaluate_every=75,
     precision="fp32",
     lm=ModelConfig(hidden_size=64, num_layers=2, dropout=0.2, learning_rate=1e-3, batch_size=64),

@@ -23,6 +23,8 @@ import io
 import lzma
 import re
 import tarfile
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from noisychannel.errors import BadInputError
@@ -45,6 +47,8 @@ ENGLISH = TextConfig(units="words", lowercase=True, digits_to_hash=True)
 CAPTIONS = TextConfig(units="words", lowercase=True)
 LONGEST = 50, 50
 """Words of a training pair; no pair of TVsub or Multi30k is longer."""
+OWN_LONGEST, OWN_LONGEST_CHARACTERS = (100, 100), (200, 100)
+"""Of your own data: hardly a sentence is longer."""
 READER = PairReader(CHINESE, ENGLISH, f"it is part of the data of translation; {DATA_OPTION}")
 MULTI30K = "multi30k.task1.tok.tar.xz"
 MULTI30K_TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
@@ -84,7 +88,29 @@ def _read_own(folder: Path, most: int | None) -> SentenceData:
     if not tests:
         raise BadInputError(f"{folder}: no test set: give test.zh with test.en, or with test.en.ref0, test.en.ref1, …")
     more = folder / "unpaired.en"
-    return sentence_data(train, dev, tests, READER.outputs(more, most) if is_there(more) else [], LONGEST)
+    unpaired = READER.outputs(more, most) if is_there(more) else []
+    if not _not_segmented([pair.source for pair in train]):
+        for name, items in {"dev": items_of(dev), **tests}.items():
+            if _not_segmented([item.input for item in items]):
+                raise BadInputError(
+                    f"{folder / name}.zh: it is not segmented into words, but train.zh is; segment both alike, or none"
+                )
+        return sentence_data(train, dev, tests, unpaired, OWN_LONGEST, keep_valid=True)
+    train, dev = ([Pair(_apart(pair.source), pair.target) for pair in pairs] for pairs in (train, dev))
+    tests = {name: tuple(replace(x, input=_apart(x.input)) for x in items) for name, items in tests.items()}
+    data = sentence_data(train, dev, tests, unpaired, OWN_LONGEST_CHARACTERS, keep_valid=True)
+    return replace(data, characters=True)
+
+
+def _not_segmented(sources: Sequence[str]) -> bool:
+    """Whether at least half of the sources are one token of several characters: then no spaces divide their words."""
+    lengths = [(len(text.split()), len(text)) for text in sources]
+    return bool(lengths) and 2 * sum(tokens == 1 < characters for tokens, characters in lengths) >= len(lengths)
+
+
+def _apart(text: str) -> str:
+    """With a space between any two characters, so that lengths and baselines count characters."""
+    return " ".join("".join(text.split()))
 
 
 def _test_set(folder: Path, name: str) -> tuple[Item, ...]:

@@ -51,17 +51,17 @@ class Translation(SentenceExperiment):
     text: tuple[TextConfig, TextConfig] = (CHINESE, ENGLISH)
 
     def sides(self, vocabulary: str) -> tuple[TextConfig, TextConfig]:
-        scale = self.scale
+        scale, text = self.scale, self.text
+        if self.data.characters:
+            text = replace(text[0], remove_spaces=True), text[1]
         count = min(2, scale.min_count) if vocabulary == RARE else scale.min_count
         types = scale.input_types, scale.output_types
-        source, target = (
-            replace(side, min_count=count, max_size=most) for side, most in zip(self.text, types, strict=True)
-        )
+        source, target = (replace(side, min_count=count, max_size=most) for side, most in zip(text, types, strict=True))
         match vocabulary:
             case "subwords":
-                subwords = [replace(side, units="subwords", max_size=scale.subwords) for side in self.text]
+                subwords = [replace(side, units="subwords", max_size=scale.subwords) for side in text]
                 return subwords[0], subwords[1]
-            case "characters":
+            case _ if vocabulary == CHARACTERS or self.data.characters:
                 return replace(source, units="characters", remove_spaces=True), target
             case _:
                 return source, target

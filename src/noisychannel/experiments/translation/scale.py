@@ -149,6 +149,7 @@ QUICK = TranslationScale(
     batch_size=32,
     updates=400,
     passes=4,
+    least_passes=0,
     evaluate_every=200,
     precision="fp32",
     lm=ModelConfig(hidden_size=64, num_layers=2, dropout=0.2, learning_rate=1e-3, batch_size=64),
