@@ -357,6 +357,14 @@ def test_the_report_marks_online_rows_and_shows_the_appendix(results: dict) -> N
     assert sum("Gigaword: RAS-Elman" in line for line in lines) == 3
 
 
+def test_the_report_says_what_the_data_leaves_out(results: dict) -> None:
+    label = f"{ALL}: {FULL.name}, 250000 pairs"
+    (line,) = (line for line in markdown(results) if line.startswith("Left out, because the data has not so many"))
+    assert label in line
+    assert label not in results["not measured"]["curves"]
+    assert f"{ALL}: {FULL.name}, 25000 pairs" in results["not measured"]["curves"]
+
+
 def test_blocks_of_other_data_are_not_merged(experiment: Summarisation, results: dict) -> None:
     assert results["example systems"] == [DIRECT.label, FULL.label], "the first of the second systems that is measured"
     first, *others = read_blocks(experiment.setup.work, "summarisation")
