@@ -507,6 +507,64 @@ def test_rows_are_compared_with_baselines_of_as_many_pairs_and_of_their_setting(
     assert merged["rows"][0]["scores"]["accuracy"]["interval"] == pytest.approx([exact, 100.0])
 
 
+def test_rows_of_three_seeds_are_compared_with_the_baseline_of_three_seeds() -> None:
+    other = replace(DIRECT, name="other")
+    rows = (DIRECT, other, *(replace(row, name=f"{row.name}, three seeds") for row in (DIRECT, other)))
+    design = Design(name="x", about="", blocks={"a": rows}, baselines={"direct": "direct"})
+    right = {row.label: float(row is not DIRECT) for row in rows}
+    found = [row["scores"]["accuracy"]["p"]["direct"] for row in merge(design, [made_up_block(design, right)])["rows"]]
+    assert found == [None, pytest.approx(1 / 10_001), None, 1.0]
+    design = Design(name="x", about="", blocks={"a": (*rows[:2], rows[3])}, baselines={"direct": "direct"})
+    merged = merge(design, [made_up_block(design, right)])["rows"]
+    assert merged[2]["scores"]["accuracy"]["p"]["direct"] == pytest.approx(1 / 10_001), "if it is not measured: of one"
+
+
+def test_tables_have_speeds_if_the_design_asks_for_them(results: dict) -> None:
+    lines = list(markdown({**results, "speeds": True}))
+    (title,) = (line for line in lines if line.startswith("| system | chrf |"))
+    place = title.split(" | ").index("inputs/s")
+    row = row_of(results, "direct")
+    (line,) = (line for line in lines if line.startswith("| direct | "))
+    assert line.split(" | ")[place] == f"{34 / row['seconds']['1']:.1f}"
+    (copied,) = (line for line in lines if line.startswith("| copy | "))
+    assert copied.split(" | ")[place] == "", "a baseline is not decoded"
+    assert any(line.startswith("Inputs/s: ") and "share the device" in line for line in lines)
+    assert not any("inputs/s" in line for line in markdown(results))
+    without = [{**row, "seconds": {}} for row in results["rows"]]
+    assert not any("inputs/s" in line for line in markdown({**results, "speeds": True, "rows": without}))
+
+
+def test_blocks_without_rows_are_not_measured(toy: Toy, tmp_path: Path) -> None:
+    other = copy(toy)
+    said: list[str] = []
+    other.setup = replace(toy.setup, say=said.append)
+    other.rows = lambda block: [COPY] if block == "plain" else []  # type: ignore[method-assign]
+    other.left_out = lambda block: "" if block == "plain" else "full (there are 3 pairs)"  # type: ignore[method-assign]
+    assert [block.name for block in run_blocks(other, ["larger", "plain"], tmp_path, "toy")] == ["plain"]
+    assert said[0] == "block larger: nothing is left to measure; left out: full (there are 3 pairs)"
+    with pytest.raises(BadInputError, match="no row of larger, few applies to this data"):
+        run_blocks(other, ["larger", "few"], tmp_path, "toy")
+
+
+def test_seconds_are_those_of_decoding_alone(toy: Toy, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading takes a second more here, and is in no row's seconds."""
+    clock, real = [0.0], load
+
+    def slow(*arguments: object) -> object:
+        clock[0] += 1.0
+        return real(*arguments)  # type: ignore[arg-type]
+
+    for module in (choosing, decoding):
+        monkeypatch.setattr(module, "load", slow)
+        monkeypatch.setattr(module.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(Cache, "_read", lambda self, key, kind: None)
+    names = ("full, ensemble", "full, pool", "full")
+    rows = [row for row in toy.rows("larger") if row.name in names]
+    for result in measure(toy, [*rows, replace(FULL, name="r", choose="references", weights_of="full")]):
+        assert [choice.lists.seconds for choice in result.choices.values()] == [0.0], result.row.name
+    assert clock[0] > 0
+
+
 def test_a_missing_baseline_leaves_no_p_value() -> None:
     design = Design(name="x", about="", blocks={"a": (COPY,)}, baselines={"direct": "direct"})
     (row,) = merge(design, [made_up_block(design, {"copy": 0.5})])["rows"]
@@ -574,9 +632,22 @@ def test_learning_curves(results: dict, tmp_path: Path) -> None:
     score = {row["name"]: row["scores"]["chrf"]["score"] for row in results["rows"]}
     assert curves(plot, results) == {"direct": {50.0: score["direct, 50 pairs"], 100.0: score["direct"]}}
     flat = Plot("pairs", "pairs", "pairs", {"direct": "direct", "full": "full"})
-    assert curves(flat, results)["full"] == dict.fromkeys((50.0, 100.0), score["full"])
+    assert curves(flat, results)["full"] == {100.0: score["full"]}, "what depends on the pairs is no flat line"
+    assert "absent" not in curves(Plot("pairs", "pairs", "pairs", {"direct": "direct", "absent": "absent"}), results)
+    lists = {**results, "data": {**results["data"], "unpaired": {"": {"all": 9}}}}
+    more = [{**row, "name": "full, 5 unpaired", "unpaired": 5} for row in results["rows"] if row["name"] == "full"]
+    lines = {name: name for name in ("full", "direct", "direct + LM")}
+    drawn = curves(Plot("u", "unpaired", "u", lines), {**lists, "rows": [*results["rows"], *more]})
+    assert drawn["direct"] == dict.fromkeys((5.0, 9.0), score["direct"])
+    assert {label: list(curve) for label, curve in drawn.items() if label != "direct"} == {
+        "full": [5.0, 9.0],
+        "direct + LM": [9.0],
+    }
     pytest.importorskip("matplotlib")
-    (file,) = write_plots(DESIGN, results, tmp_path)
+    said: list[str] = []
+    empty = Plot("empty", "pairs", "pairs", {"full": "full"})
+    (file,) = write_plots(replace(DESIGN, plots=(empty, *DESIGN.plots)), results, tmp_path, said.append)
+    assert said == ["not drawn, because no line has two points yet: toy-empty.svg"]
     assert file.name == "toy-pairs.svg"
     assert "<svg" in file.read_text(encoding="utf-8")
 

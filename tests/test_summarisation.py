@@ -31,8 +31,12 @@ from noisychannel.experiments.summarisation.rows import (
     FULL,
     NOISY_UNI,
     PAPER,
+    PLAIN,
+    REFERENCES,
+    WITH_BIAS,
     WITH_LM,
     WITHOUT_ALIGNMENT,
+    better_lm,
     in_setting,
 )
 from noisychannel.experiments.summarisation.scale import QUICK, SummarisationScale
@@ -223,7 +227,12 @@ def test_models_have_the_settings_of_the_paper(folder: Path, tmp_path: Path, dat
     assert experiment.config("direct.large.all.1").direct.max_updates == 5_000
     lm = experiment.config("lm.paper.all").lm
     assert (lm.hidden_size, lm.num_layers, lm.dropout, lm.learning_rate) == (1024, 2, 0.5, 1e-4)
-    assert experiment.config("lm.better.all").lm.learning_rate == 1e-3
+    better, rate = experiment.config("lm.better.all"), experiment.config("lm.rate.all")
+    assert (better.lm.learning_rate, better.lm.dropout, better.training.schedule) == (1e-3, 0.2, "linear")
+    assert rate == replace(
+        experiment.config("lm.paper.all"), run_dir=rate.run_dir, lm=replace(lm, learning_rate=1e-3)
+    ), "the rate alone differs"
+    assert rate.training.schedule == "plateau"
     assert (experiment.scale.search.k1, experiment.scale.search.k2) == (20, 10)
     assert direct.data.input.max_length == 50
     assert direct.data.output.max_length == 25
@@ -242,6 +251,52 @@ def test_more_data_than_ours_is_read_as_often(tmp_path: Path, data: SentenceData
     experiment.train(["direct.bi.all.1", "lm.paper.all"])
     # 4 updates of 8 of 79 pairs; 4 of 16 of these headlines and 60 others.
     assert "passes over the training data, at most: direct.bi.all.1 0.4, lm.paper.all 0.5" in said
+
+
+def test_the_record_of_the_data_has_the_unpaired_headlines_of_each_setting(experiment: Summarisation) -> None:
+    unpaired = experiment.data_record()["unpaired"]
+    assert {setting: unpaired[setting]["headlines"] for setting in (ALL, FEW, ALL_PAIRED, FEW_PAIRED)} == {
+        ALL: 60,
+        FEW: 60 + 79 - 50,
+        ALL_PAIRED: 0,
+        FEW_PAIRED: 0,
+    }
+
+
+def own(experiment: Summarisation, pairs: int, unpaired: int, tmp_path: Path) -> Summarisation:
+    """With so much data, and rows that count in thousandths: 100,000 pairs are 100."""
+    data = replace(experiment.data, train=(experiment.data.train * 9)[:pairs], unpaired=["ba"] * unpaired)
+    return Summarisation(DESIGN, data, Setup(Path(), tmp_path, "cpu"), replace(TINY, share=0.001))
+
+
+def test_rows_that_need_more_data_than_there_is_are_left_out(experiment: Summarisation, tmp_path: Path) -> None:
+    def kept(made: Summarisation, block: str) -> set[str]:
+        return {row.label for row in made.rows(block)}
+
+    gigaword = own(experiment, 500, 0, tmp_path)
+    assert kept(gigaword, "paired") == {row.label for row in BLOCKS["paired"] if row.setting == FEW_PAIRED}
+    assert f"{ALL}: {FULL.name}, 150000 unpaired" not in kept(gigaword, "curves")
+    assert kept(gigaword, "table") == {row.label for row in BLOCKS["table"]}
+    lms = {run for block in BLOCKS for run in needed_runs(gigaword, gigaword.rows(block)) if run.startswith("lm.paper")}
+    assert lms == {"lm.paper.all", "lm.paper.100+0"}, "none is trained twice"
+    record = gigaword.data_record()
+    assert {setting: of["headlines"] for setting, of in record["unpaired"].items()} == {
+        "": 0,
+        ALL: 0,
+        FEW: 400,
+        FEW_PAIRED: 0,
+    }
+    assert f"{ALL_PAIRED}: {FULL.name}" in record["left out"]
+    assert "(there are 0 unpaired headlines)" in gigaword.left_out("paired")
+
+    few = own(experiment, 90, 200, tmp_path)
+    assert kept(few, "few") == kept(few, "few-seeds") == set()
+    assert few.left_out("few").endswith("(there are 90 pairs)")
+    assert kept(few, "paired") == {row.label for row in BLOCKS["paired"] if row.setting == ALL_PAIRED}
+    assert kept(few, "curves") == {
+        row.label for row in BLOCKS["curves"] if row.pairs == 25_000 or row.unpaired == 150_000
+    }
+    assert own(experiment, 500, 700, tmp_path).left_out("curves") == ""
 
 
 def test_smaller_samples_are_the_beginning_of_larger_ones(experiment: Summarisation) -> None:
@@ -266,7 +321,11 @@ def results(experiment: Summarisation) -> dict:
     blocks = {
         "table": (*BASELINES[:1], DIRECT, NOISY_UNI, WITH_LM, FULL),
         "back-translation": BLOCKS["back-translation"][:1],
-        "search": tuple(row for row in BLOCKS["search"] if "reranks" in row.name or "raised by 0.5" in row.name),
+        "search": (
+            *(row for row in BLOCKS["search"] if "reranks" in row.name or "raised by 0.5" in row.name),
+            PLAIN,
+            REFERENCES,
+        ),
     }
     experiment.rows = lambda block: list(blocks.get(block, BLOCKS[block]))  # type: ignore[method-assign]
     run_blocks(experiment, list(blocks), experiment.setup.work, "summarisation")
@@ -299,6 +358,22 @@ def test_raised_weights_and_reranked_lists(results: dict, experiment: Summarisat
     assert reranked["search"]["k1"] == 50
 
 
+def test_the_block_of_searches_has_terms_to_count_its_errors(results: dict, experiment: Summarisation) -> None:
+    blocks = {block.name: block for block in read_blocks(experiment.setup.work, "summarisation")}
+    assert blocks["search"].record["settings"]["keep_terms"] is True
+    assert all(score is None for score in blocks["table"].objectives(4)[1]), "the files of other blocks are small"
+    references, _, wide = results["search errors"]
+    assert (references["row"], references["better"]) == (PLAIN.label, "references")
+    assert references["items"] > 0
+    assert wide["items"] is None, "K1 200 is not measured"
+    assert any(line.startswith(f"| {PLAIN.label} | references |") for line in markdown(results))
+
+
+def test_the_n_best_of_attention_has_fifty_outputs() -> None:
+    (row,) = (row for row in BLOCKS["models"] if row.name.startswith("seq2seq with attention, n-best"))
+    assert row.search == {"k1": 50, "k2": 50}
+
+
 def test_the_report_marks_online_rows_and_shows_the_appendix(results: dict) -> None:
     lines = list(markdown(results))
     assert sum(line.startswith(f"| {ALL} | channel + LM + bias (uni)* |") for line in lines) == 3
@@ -317,6 +392,14 @@ def test_rows_are_compared_with_the_bias_alone() -> None:
         assert {row.system for row in rows} == {"direct+length"}
         direct = {row.pairs for row in design.rows if row.name == design.baselines["direct (bi)"]}
         assert {row.pairs for row in rows} == direct
+
+
+def test_the_report_says_what_the_data_leaves_out(results: dict) -> None:
+    label = f"{ALL}: {FULL.name}, 250000 pairs"
+    (line,) = (line for line in markdown(results) if line.startswith("Left out, because the data has not so many"))
+    assert label in line
+    assert label not in results["not measured"]["curves"]
+    assert f"{ALL}: {FULL.name}, 25000 pairs" in results["not measured"]["curves"]
 
 
 def test_blocks_of_other_data_are_not_merged(experiment: Summarisation, results: dict) -> None:
@@ -382,20 +465,35 @@ def test_a_claim_about_no_row_is_refused() -> None:
         replace(DESIGN, claims=(Claim("x", ("nothing",), (DIRECT.label,)),))
 
 
+def test_lines_of_plots_are_rows() -> None:
+    names = {row.base for row in DESIGN.rows}
+    assert all(name in names for plot in DESIGN.plots for name in plot.lines.values())
+    (beams,) = DESIGN.search_plots
+    assert set(beams.rows) <= {row.label for row in BLOCKS["search"]}, "all points are of one block"
+
+
 def test_plots_of_headlines_pairs_and_searches(results: dict, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     full = row_of(results, FULL.name)
     few = {**full, "setting": FEW, "pairs": 100_000}
     paired = {**few, "setting": FEW_PAIRED, "unpaired": 0}
     wide = {**full, "name": f"{FULL.name}, K1 200, K2 100", "base": "", "search": {"k1": 200}}
-    more = {**results, "rows": [*results["rows"], few, paired, wide]}
+    better = [{**row, "base": better_lm(FULL).name} for row in (full, few)]
+    more = {**results, "rows": [*results["rows"], few, paired, wide, *better]}
     unpaired_few = next(plot for plot in DESIGN.plots if plot.name == "unpaired-few")
     headlines = results["data"]["unpaired"][FEW]["headlines"]
     assert list(curves(unpaired_few, more)[FULL.name]) == [0.0, headlines]
     (beams,) = DESIGN.search_plots
     points = search_points(beams, more)
-    assert [point.amount for point in points] == [3, 200]
-    seconds = full["seconds"]["1"]
-    assert points[0].milliseconds == pytest.approx(1000 * seconds / sum(results["data"]["test"].values()))
+    assert [point.amount for point in points] == [20, 200]
+    seconds = row_of(results, PLAIN.name)["seconds"]["1"]
+    assert points[0].milliseconds == pytest.approx(1000 * seconds / 9), "of the first set, which the block has"
+    pairs = next(plot for plot in DESIGN.plots if plot.name == "pairs")
+    assert {label: list(curve) for label, curve in curves(pairs, more).items()} == {
+        "full, better LM": [79.0, 100_000.0],
+        "direct": [79.0],
+        "full": [79.0, 100_000.0],
+    }, "lines that are not measured are left out"
+    assert pairs.lines["direct + bias"] == WITH_BIAS.name
+    pytest.importorskip("matplotlib")
     files = write_plots(DESIGN, more, tmp_path)
     assert [file.name for file in files] == [f"summarisation-{name}.svg" for name in ("unpaired-few", "pairs", "beams")]

@@ -320,7 +320,8 @@ def test_two_cores_have_the_rows_of_multi30k_with_the_better_lm_and_one_test_set
 
 def test_rows_with_less_english_have_weights_of_their_own(experiment: Translation) -> None:
     """Those of another amount of data were tuned with another language model."""
-    rows = experiment.rows("lm-data")
+    assert {row.unpaired for row in experiment.rows("lm-data")} == {0}, "there are 60, and a row of more is left out"
+    rows = list(BLOCKS["lm-data"])
     tuned = rows_to_tune(rows, all_rows(experiment, rows))
     own = [row for row in tuned.values() if row.unpaired is not None]
     assert sorted(row.label for row in own) == sorted(row.label for row in rows)
@@ -455,6 +456,17 @@ def test_the_report_shows_the_appendix_and_what_is_not_measured(results: dict) -
 def test_plots_of_english_and_searches(results: dict) -> None:
     assert list(curves(DESIGN.plots[0], results)[FULL.name]) == [60.0, 184_000.0]
     assert [point.amount for point in search_points(DESIGN.search_plots[0], results)] == [20, 200]
+    assert WITH_LM.name in DESIGN.plots[0].lines
+
+
+def test_multi30k_has_a_plot_of_its_pairs() -> None:
+    for design, missing in ((MULTI30K_DESIGN, set()), (SMALL_DESIGN, {"full"})):
+        (plot,) = design.plots
+        lines = {"full, better LM", "full", "attention", "direct + bias", "direct"}
+        assert set(plot.lines) == lines - missing
+        for name in plot.lines.values():
+            amounts = {row.pairs for row in design.rows if row.base == name and row.unpaired is None}
+            assert amounts == {None, 5_000}
 
 
 def test_a_folder_without_data_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,7 +98,8 @@ def run(words: list[str]) -> int:
             setup = Setup(data, work, options.device, options.jobs, _say, TerminalReporter())
             with leaving(work.exists):
                 measure_blocks(entry, setup, results, blocks, options.quick)
-        print(write_results(entry, results, options.quick, Path(options.plots) if options.plots else None))
+        plots = Path(options.plots) if options.plots else None
+        print(write_results(entry, results, options.quick, plots, _say))
     return 0
 
 

@@ -45,15 +45,16 @@ class Choice(NamedTuple):
 
 def ensemble(members: Sequence[DecodingTask]) -> Choice:
     """Of the outputs of any member, such as one for each seed, those with the best sum of all members' objectives."""
-    began = time.perf_counter()
-    parts = [_ensemble_part(members, part) for part in range(len(members[0].items))]
-    return Choice(PartLists(parts, time.perf_counter() - began), members[0].weights)
+    parts, seconds = zip(*(_ensemble_part(members, part) for part in range(len(members[0].items))), strict=True)
+    return Choice(PartLists(list(parts), sum(seconds)), members[0].weights)
 
 
-def _ensemble_part(members: Sequence[DecodingTask], part: int) -> NBestLists:
+def _ensemble_part(members: Sequence[DecodingTask], part: int) -> tuple[NBestLists, float]:
+    """The lists, and the seconds of decoding."""
     items = members[0].items[part]
     texts, features = [item.input for item in items], features_of(members[0].models[part], items)
     loaded = [load(task.models[part], task.weights, task.settings, task.device) for task in members]
+    began = time.perf_counter()
     lists = [decode_items(model, texts, features, N_BEST, members[0].batch_size) for model in loaded]
     sums: list[dict[str, float]] = [
         {output.text: 0.0 for of_member in of_item for output in of_member} for of_item in zip(*lists, strict=True)
@@ -63,6 +64,7 @@ def _ensemble_part(members: Sequence[DecodingTask], part: int) -> NBestLists:
         for totals, outputs in zip(sums, ranked, strict=True):
             for output in outputs:
                 totals[output.text] += output.hypothesis.score
+    seconds = time.perf_counter() - began
     entries = [
         [
             NBestEntry(text, {"objective": round(totals[text] / len(members), DIGITS)})
@@ -74,7 +76,7 @@ def _ensemble_part(members: Sequence[DecodingTask], part: int) -> NBestLists:
         best = [loaded[0].output_codec.encode(of_item[0].text)[:-1] for of_item in entries]
         for of_item, positions in zip(entries, aligned_words(loaded[0], texts, features, best), strict=True):
             of_item[0] = of_item[0]._replace(aligned=positions)
-    return entries
+    return entries, seconds
 
 
 @dataclass(frozen=True)
@@ -98,15 +100,14 @@ class PoolTask:
 
     def choose(self) -> Choice:
         references = [item.references for items in self.dev.items for item in items]
-        found = [outputs for part in self._union(self.dev) for outputs in part]
+        found = [outputs for part in self._union(self.dev)[0] for outputs in part]
         texts = [{output.hypothesis.tokens: output.text for output in outputs} for outputs in found]
         pool = CandidatePool(self.metric, references, [known.__getitem__ for known in texts])
         for n, outputs in enumerate(found):
             pool.add(n, [output.hypothesis for output in outputs])
         tuned = optimise(pool.under(self.system), self.system, [self.start or self.tried[0]], seed=1)
-        began = time.perf_counter()
-        best = [[ranked(outputs, tuned.weights)[:N_BEST] for outputs in part] for part in self._union(self.test)]
-        seconds = time.perf_counter() - began
+        union, seconds = self._union(self.test)
+        best = [[ranked(outputs, tuned.weights)[:N_BEST] for outputs in part] for part in union]
         parts = [[[NBestEntry.of(output) for output in outputs] for outputs in part] for part in best]
         if self.test.keep_alignments:
             for models, items, chosen, entries in zip(self.test.models, self.test.items, best, parts, strict=True):
@@ -117,16 +118,18 @@ class PoolTask:
                     entry[0] = entry[0]._replace(aligned=positions)
         return Choice(PartLists(parts, seconds), tuned.weights, tuned.score)
 
-    def _union(self, task: DecodingTask) -> list[list[list[Output]]]:
-        """For each part and item, the complete outputs that any of the searches found."""
+    def _union(self, task: DecodingTask) -> tuple[list[list[list[Output]]], float]:
+        """For each part and item, the complete outputs that any of the searches found; and the seconds of all."""
+        seconds = 0.0
         union: list[list[dict[tuple[int, ...], Output]]] = [[{} for _ in items] for items in task.items]
         for weights in self.tried:
-            parts = replace(task, weights=weights, n_best=self.n_best, keep_alignments=False).decode_outputs().parts
-            for known_part, part in zip(union, parts, strict=True):
+            decoded = replace(task, weights=weights, n_best=self.n_best, keep_alignments=False).decode_outputs()
+            seconds += decoded.seconds
+            for known_part, part in zip(union, decoded.parts, strict=True):
                 for known, best in zip(known_part, part, strict=True):
                     for output in complete(best):
                         known.setdefault(output.hypothesis.tokens, output)
-        return [[list(known.values()) for known in part] for part in union]
+        return [[list(known.values()) for known in part] for part in union], seconds
 
 
 def score_references(task: DecodingTask) -> Choice:
@@ -134,11 +137,13 @@ def score_references(task: DecodingTask) -> Choice:
 
     A reference with words that the models do not know has no terms: no search can put it out.
     """
-    began, parts = time.perf_counter(), []
+    seconds, parts = 0.0, []
     for models, items in zip(task.models, task.items, strict=True):
         model = load(models, task.weights, task.settings, task.device)
         texts, features = [item.input for item in items], features_of(models, items)
+        began = time.perf_counter()
         ranked_N = model.rerank_batch(texts, [list(item.references) for item in items], features, align=False)
+        seconds += time.perf_counter() - began
         known_N = [[output for output in outputs if UNK not in output.hypothesis.tokens] for outputs in ranked_N]
         parts.append(
             [
@@ -146,7 +151,7 @@ def score_references(task: DecodingTask) -> Choice:
                 for known, item in zip(known_N, items, strict=True)
             ]
         )
-    return Choice(PartLists(parts, time.perf_counter() - began), task.weights)
+    return Choice(PartLists(parts, seconds), task.weights)
 
 
 def complete(best: Sequence[Output]) -> list[Output]:

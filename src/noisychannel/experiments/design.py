@@ -116,6 +116,8 @@ class Design:
     """What a seed stands for, such as a ``sample`` of the training pairs."""
     seen_apart: bool = False
     """Whether items whose inputs were seen in training are also scored apart from the others."""
+    speeds: bool = False
+    """Whether tables say how many items were decoded in a second."""
     resamples: int | None = None
     """Of the bootstrap, if there are so many items that the usual number takes too long."""
     function_words: int | None = None

@@ -110,6 +110,11 @@ class Experiment(ABC):
         """The rows of a block; override it if some do not apply to the data."""
         return list(self.design.blocks[block])
 
+    def left_out(self, block: str) -> str:
+        """Which rows of a block do not apply to the data, and why; empty if all do."""
+        del block
+        return ""
+
     def for_block(self, block: str) -> Experiment:
         """The experiment as a block measures it; override it, with ``restricted_to``, if a block has fewer parts."""
         del block

@@ -11,6 +11,8 @@ import numpy as np
 
 from noisychannel.errors import missing_extra
 from noisychannel.experiments.design import Design, Plot, SearchPlot
+from noisychannel.reporting import Say
+from noisychannel.systems import PROPOSERS
 
 Curve = dict[float, float]
 """Amount to score."""
@@ -18,21 +20,25 @@ LINEAR_BELOW = 1000
 """On a symlog axis, which has room for zero."""
 
 
-def write_plots(design: Design, results: Mapping[str, Any], directory: Path) -> list[Path]:
-    """Draw every plot that has at least one curve of two points; the files."""
-    files = []
-    for plot in design.plots:
-        drawn = curves(plot, results)
-        if any(len(curve) > 1 for curve in drawn.values()):
-            directory.mkdir(parents=True, exist_ok=True)
-            files.append(directory / f"{design.name}-{plot.name}.svg")
-            _draw(files[-1], plot, drawn, f"test {design.metrics[0]}")
-    for search_plot in design.search_plots:
-        points = search_points(search_plot, results)
-        if len(points) > 1:
-            directory.mkdir(parents=True, exist_ok=True)
-            files.append(directory / f"{design.name}-{search_plot.name}.svg")
-            _draw_search(files[-1], search_plot, points, f"test {design.metrics[0]}")
+def write_plots(design: Design, results: Mapping[str, Any], directory: Path, say: Say = print) -> list[Path]:
+    """Draw every plot that has at least one curve of two points; the files. It says which plots have none."""
+    files, empty = [], []
+    plots: list[Plot | SearchPlot] = [*design.plots, *design.search_plots]
+    for plot in plots:
+        file, score = directory / f"{design.name}-{plot.name}.svg", f"test {design.metrics[0]}"
+        points = search_points(plot, results) if isinstance(plot, SearchPlot) else []
+        drawn = curves(plot, results) if isinstance(plot, Plot) else {}
+        if max([len(points), *map(len, drawn.values())]) < 2:
+            empty.append(file.name)
+            continue
+        directory.mkdir(parents=True, exist_ok=True)
+        if isinstance(plot, SearchPlot):
+            _draw_search(file, plot, points, score)
+        else:
+            _draw(file, plot, drawn, score)
+        files.append(file)
+    if empty:
+        say(f"not drawn, because no line has two points yet: {', '.join(empty)}")
     return files
 
 
@@ -59,9 +65,10 @@ def search_points(plot: SearchPlot, results: Mapping[str, Any]) -> list[SearchPo
 
 
 def curves(plot: Plot, results: Mapping[str, Any]) -> dict[str, Curve]:
-    """The curve of each line; a system that does not depend on the amount is the same everywhere."""
-    metric, whole = next(iter(results["metrics"])), _whole_amount(plot, results)
+    """The curve of each line that is measured; a system that does not depend on the amount is the same everywhere."""
+    metric = next(iter(results["metrics"]))
     drawn: dict[str, Curve] = {}
+    same: set[str] = set()
     for label, base in plot.lines.items():
         rows = [row for row in results["rows"] if row["base"] == base]
         curve: Curve = {}
@@ -69,12 +76,19 @@ def curves(plot: Plot, results: Mapping[str, Any]) -> dict[str, Curve]:
         for row in sorted(rows, key=lambda row: row["setting"] == plot.setting):
             other = "unpaired" if plot.amount == "pairs" else "pairs"
             if row[other] == (None if plot.amount == "pairs" else plot.pairs):
-                amount = whole if row[plot.amount] is None else float(row[plot.amount])
+                amount = _whole_amount(plot, results) if row[plot.amount] is None else float(row[plot.amount])
                 curve[amount] = row["scores"][metric]["score"]
-        drawn[label] = dict(sorted(curve.items()))
+        if curve:
+            drawn[label] = dict(sorted(curve.items()))
+        if len(curve) == 1 and plot.amount == "unpaired" and not any(map(_reads_unpaired, rows)):
+            same.add(label)
     amounts = sorted({amount for curve in drawn.values() for amount in curve})
-    flat = {label: curve for label, curve in drawn.items() if len(curve) == 1}
-    return drawn | {label: dict.fromkeys(amounts, next(iter(curve.values()))) for label, curve in flat.items()}
+    return drawn | {label: dict.fromkeys(amounts, next(iter(drawn[label].values()))) for label in same}
+
+
+def _reads_unpaired(row: Mapping[str, Any]) -> bool:
+    """Whether a row has a model or a term of unpaired outputs."""
+    return not set(row["system"].split("+")) <= {"", *PROPOSERS, "channel", "length", "seen", "ngram_pairs"}
 
 
 def _whole_amount(plot: Plot, results: Mapping[str, Any]) -> float:
@@ -114,7 +128,7 @@ def _pyplot() -> Any:
 
 def _draw(file: Path, plot: Plot, drawn: Mapping[str, Curve], score: str) -> None:
     pyplot = _pyplot()
-    figure, axes = pyplot.subplots(figsize=(5, 3.2))
+    figure, axes = pyplot.subplots(figsize=(7, 3.2))
     for label, curve in drawn.items():
         axes.plot(list(curve), list(curve.values()), marker="o", label=label)
     for label, published in plot.cited.items():
@@ -122,7 +136,7 @@ def _draw(file: Path, plot: Plot, drawn: Mapping[str, Curve], score: str) -> Non
     axes.set_xscale(plot.scale, **({"linthresh": LINEAR_BELOW} if plot.scale == "symlog" else {}))
     axes.set(xlabel=plot.label, ylabel=score)
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), fontsize="small")  # beside the lines, not over them
     figure.tight_layout()
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)

@@ -27,6 +27,7 @@ def markdown(results: Mapping[str, Any]) -> Iterator[str]:
         yield from _table(results, part)
     if results.get("part table"):
         yield from _part_table(results)
+    yield from _about_speeds(results)
     yield ""
     yield (
         f"Intervals and p-values: bootstrap over {results['nouns']['unit']}s, all items of one drawn together; with "
@@ -76,8 +77,10 @@ def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
     titles = [*(["setting"] if settings else []), "system", *metrics, *apart, "95 % interval"]
     titles += [*(f"p against {title}" for title in baselines), "dev"]
     titles += [f"paper's {metric}" if len(metrics) > 1 else "paper" for metric in published]
+    speeds = _has_speeds(results)
+    titles += [f"{results['nouns']['unit']}s/s"] if speeds else []
     weights = "weights: " + ", ".join(HEADINGS.get(name, name) for name in (*TERMS, *extra))
-    texts = len(titles) - len(metrics) - len(apart) - 1 - len(baselines) - 1 - len(published)
+    texts = 1 + settings
     yield _line([*titles, weights])
     yield _line(["---"] * texts + ["---:"] * (len(titles) - texts) + ["---"])
     for row in rows:
@@ -94,6 +97,7 @@ def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
                 *("" if p is None else f"{p:.4f}" for p in scores[first]["p"].values()),
                 _dev(row),
                 *(row["published"].get(metric, "") for metric in published),
+                *([_speed(results, row)] if speeds else []),
                 _weights(row.get("weights", {})),
             ]
         )
@@ -137,6 +141,28 @@ def _dev(row: Mapping[str, Any]) -> str:
     return "" if score is None else f"{score:.2f}"
 
 
+def _has_speeds(results: Mapping[str, Any]) -> bool:
+    return bool(results.get("speeds")) and any(_speed(results, row) for row in shown_rows(results))
+
+
+def _speed(results: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """Items of all parts that the row has, for each second of decoding them with the first seed."""
+    seconds = next(iter(row.get("seconds", {}).values()), 0.0)
+    parts = next(iter(row["scores"].values()))["parts"]
+    return f"{sum(results['data']['test'][part] for part in parts) / seconds:.1f}" if seconds else ""
+
+
+def _about_speeds(results: Mapping[str, Any]) -> Iterator[str]:
+    if _has_speeds(results):
+        unit = results["nouns"]["unit"]
+        yield ""
+        yield (
+            f"{unit.capitalize()}s/s: {unit}s of all {results['nouns']['part']}s that a row has, for each second of "
+            f"decoding them with the first {_seed(results)}. Up to eight processes share the device, so speeds of "
+            "different rows are only about comparable."
+        )
+
+
 def _weights(weights: Mapping[str, float]) -> str:
     """The four of equation (3) in their order, then further ones by name."""
     first = [f"{weights[name]:.3g}" for name in TERMS if name in weights]
@@ -168,6 +194,9 @@ def _claims(results: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _not_measured(results: Mapping[str, Any]) -> Iterator[str]:
+    if left_out := results["data"].get("left out"):
+        yield ""
+        yield f"Left out, because the data has not so many pairs or unpaired outputs: {'; '.join(left_out)}."
     for block, labels in results["not measured"].items():
         yield ""
         yield (

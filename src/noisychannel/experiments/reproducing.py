@@ -15,6 +15,7 @@ from noisychannel.experiments.report import markdown
 from noisychannel.experiments.results import merge
 from noisychannel.experiments.running import run_blocks
 from noisychannel.experiments.settings import Setup
+from noisychannel.reporting import Say
 
 
 def measure_blocks(
@@ -29,7 +30,9 @@ def measure_blocks(
     run_blocks(entry.make(setup, quick), chosen, results, file_stem(entry, quick))
 
 
-def write_results(entry: ExperimentEntry, results: Path, quick: bool = False, plots: Path | None = None) -> str:
+def write_results(
+    entry: ExperimentEntry, results: Path, quick: bool = False, plots: Path | None = None, say: Say = print
+) -> str:
     """Merge the block files in ``results`` into EXPERIMENT.json and EXPERIMENT.md; the Markdown.
 
     Nothing is measured, and no data is needed.
@@ -39,7 +42,7 @@ def write_results(entry: ExperimentEntry, results: Path, quick: bool = False, pl
     report = "\n".join(markdown(merged))
     write_text(results / f"{stem}.json", json.dumps(merged, ensure_ascii=False, indent=1) + "\n")
     write_text(results / f"{stem}.md", report + "\n")
-    if plots is not None and not write_plots(entry.design, merged, plots):
+    if plots is not None and not write_plots(entry.design, merged, plots, say):
         raise BadInputError(f"{entry.design.name}: the blocks in {results} have no learning curve to plot")
     return report
 

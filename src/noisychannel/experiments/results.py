@@ -18,6 +18,7 @@ from noisychannel.experiments.design import Design
 from noisychannel.experiments.lengths import length_record
 from noisychannel.experiments.merged import MergedRow as MergedRow
 from noisychannel.experiments.merged import row_label as row_label
+from noisychannel.experiments.rows import THREE_SEEDS
 from noisychannel.experiments.scores import RowScorer, check_same_scores
 from noisychannel.experiments.search_errors import search_errors
 
@@ -60,13 +61,14 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         },
         **({"part table": True} if design.part_table else {}),
         **({"seen apart": True} if design.seen_apart else {}),
+        **({"speeds": True} if design.speeds else {}),
         "data": whole.record["data"],
         "tuned": whole.record["tuned"],
         "blocks": {block.name: {k: v for k, v in block.record.items() if k != "rows"} for block in blocks},
         "rows": [row.record for row in rows],
         "cited": {name: dict(figures) for name, figures in design.cited.items()},
         **_content(design, whole, rows),
-        "not measured": _not_measured(design, {row.label for row in rows}),
+        "not measured": _not_measured(design, {row.label for row in rows} | set(_left_out(whole))),
         "example systems": [row.label for row in _example_rows(design, scorer, rows)],
         "examples": _examples(design, scorer, rows),
         **({"lengths": length_record(design.lengths, whole.items, rows)} if design.lengths else {}),
@@ -134,10 +136,16 @@ def _compare(design: Design, scorer: RowScorer, row: MergedRow, rows: Sequence[M
 
 
 def _baseline(name: str, record: Mapping[str, Any], rows: Sequence[MergedRow]) -> MergedRow | None:
-    """The row of that name with as many pairs; in the same setting if there is one."""
-    same = [row for row in rows if (row.record["base"], row.record["pairs"]) == (name, record["pairs"])]
+    """The row of that name with as many pairs; in the same setting if there is one, and of as many seeds."""
+    suffix = f", {THREE_SEEDS}"
+    names = [f"{name}{suffix}", name] if record["name"].endswith(suffix) else [name]
+    same = [row for row in rows if row.record["base"] in names and row.record["pairs"] == record["pairs"]]
     same = [row for row in same if row.record["unpaired"] is None]
-    return min(same, key=lambda row: row.record["setting"] != record["setting"], default=None)
+
+    def key(row: MergedRow) -> tuple[bool, int]:
+        return row.record["setting"] != record["setting"], names.index(row.record["base"])
+
+    return min(same, key=key, default=None)
 
 
 def _content(design: Design, whole: Block, rows: Sequence[MergedRow]) -> dict[str, Any]:
@@ -154,8 +162,14 @@ def _content(design: Design, whole: Block, rows: Sequence[MergedRow]) -> dict[st
     }
 
 
+def _left_out(whole: Block) -> list[str]:
+    """The labels of rows that do not apply to the data."""
+    labels: list[str] = whole.record["data"].get("left out", [])
+    return labels
+
+
 def _not_measured(design: Design, measured: set[str]) -> dict[str, list[str]]:
-    """For each block, the labels of rows that no block file has."""
+    """For each block, the labels of rows that no block file has. ``measured``: and those that do not apply."""
     missing = {name: [row.label for row in rows if row.label not in measured] for name, rows in design.blocks.items()}
     return {name: labels for name, labels in missing.items() if labels}
 

@@ -20,6 +20,8 @@ from noisychannel.systems import PROPOSERS, System
 from noisychannel.weight_records import TermKind
 from noisychannel.weights import TermSource, system_of
 
+THREE_SEEDS = "three seeds"
+"""What the names of rows end in that have the models of three seeds, beside rows of one."""
 MODEL_ROLES = (*PROPOSERS, "channel", "lm")
 """Parts of a system's name that are models; ``length`` is neither a model nor a further term."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from noisychannel.devices import choose_device
+from noisychannel.errors import BadInputError
 from noisychannel.experiments.blocks import FORMAT, Block
 from noisychannel.experiments.estimates import Estimate, estimate
 from noisychannel.experiments.experiment import Experiment
@@ -24,11 +25,17 @@ from noisychannel.runs import RunDirectory
 def run_blocks(experiment: Experiment, names: Sequence[str], directory: Path, stem: str) -> list[Block]:
     """Run these blocks one after another, and write each to ``directory`` as soon as it is finished."""
     choose_device(experiment.setup.device)  # refused now rather than after an hour
+    measured = [name for name in names if experiment.rows(name)]
     for name in names:
-        if (minutes := block_estimate(experiment, name)) is not None:
+        if left_out := experiment.left_out(name):
+            nothing = "" if name in measured else "nothing is left to measure; "
+            experiment.setup.say(f"block {name}: {nothing}left out: {left_out}")
+        if name in measured and (minutes := block_estimate(experiment, name)) is not None:
             experiment.setup.say(f"block {name}: {minutes}")
+    if not measured:
+        raise BadInputError(f"no row of {', '.join(names)} applies to this data; name other blocks")
     blocks = []
-    for name in names:
+    for name in measured:
         block = run_block(experiment, name)
         block.write(directory, stem)
         blocks.append(block)

@@ -23,6 +23,7 @@ from noisychannel.experiments.design import Design
 from noisychannel.experiments.experiment import Experiment, TrainingPair
 from noisychannel.experiments.items import Part, at_most, sample
 from noisychannel.experiments.rows import SystemRow
+from noisychannel.experiments.sentences.amounts import Amounts
 from noisychannel.experiments.sentences.pairs import Pair, SentenceData, items_of, short_pairs
 from noisychannel.experiments.sentences.remarks import data_remarks, name_remarks, passes_remark
 from noisychannel.experiments.sentences.scale import SentenceScale
@@ -49,6 +50,7 @@ class SentenceExperiment(Experiment):
     ) -> None:
         """``shown``: further parts, whose outputs are shown."""
         self.scale, self.data, self.rates = scale, data, scale.rates
+        self.amounts = Amounts(len(data.train), len(data.unpaired), self.unpaired_noun, scale.share)
         self.valid = sample(data.valid, min(scale.valid, len(data.valid)), seed=1)
         self.stopping = short_pairs(self.valid, *data.longest)
         dev = items_of(self.valid[: scale.dev])
@@ -79,9 +81,9 @@ class SentenceExperiment(Experiment):
 
     def run_name(self, row: SystemRow, role: str, seed: int) -> str:
         """A language model has one seed; one of all outputs is the same for any number of pairs."""
-        pairs, unpaired = self._scaled(row.pairs), self._scaled(row.unpaired)
+        pairs, unpaired = self.amounts.scaled(row.pairs), self.amounts.scaled(row.unpaired)
         if row.model_of(role) == "lm":
-            if pairs is None and unpaired is not None and unpaired >= len(self.data.unpaired) > 0:
+            if pairs is None and unpaired is not None and unpaired >= len(self.data.unpaired):
                 unpaired = None
             return RunSpec("lm", row.models[role], pairs, unpaired, self.scale.seeds[0]).name
         return RunSpec(row.model_of(role), row.models[role], pairs, None, seed).name  # type: ignore[arg-type]
@@ -111,20 +113,27 @@ class SentenceExperiment(Experiment):
 
     def training_pairs(self, part: Part, pairs: int | None, seed: int) -> Iterable[TrainingPair]:
         del part, seed
-        return ((pair.source, pair.target, ()) for pair in self.pairs(self._scaled(pairs)))
+        return ((pair.source, pair.target, ()) for pair in self.pairs(self.amounts.scaled(pairs)))
 
     def for_block(self, block: str) -> Experiment:
-        """Wide searches are slow: the block of searches has the first test set only."""
-        return self.restricted_to([self.parts[0].name]) if block == "search" else self
+        """The block of searches has the first test set only, because wide ones are slow, and terms, to count errors."""
+        if block != "search":
+            return self
+        fewer = self.restricted_to([self.parts[0].name])
+        fewer.scale = fewer.settings = replace(self.scale, keep_terms=True)
+        return fewer
+
+    def rows(self, block: str) -> list[SystemRow]:
+        """Without those that ask for more data than there is."""
+        return [row for row in super().rows(block) if not self.amounts.lacking(row)]
+
+    def left_out(self, block: str) -> str:
+        return self.amounts.left_out(self.design.blocks[block])
 
     def data_record(self) -> dict[str, Any]:
-        pairs, unpaired = len(self.data.train), len(self.data.unpaired)
-        settings = {row.setting: self._scaled(row.pairs) for row in self.design.rows if not row.unrestricted}
-        left = {setting: 0 if n is None else max(0, pairs - n) for setting, n in settings.items()}
         return {
             **super().data_record(),
-            "pairs": {"train": pairs},
-            "unpaired": {setting: {self.unpaired_noun: unpaired + more} for setting, more in left.items()},
+            **self.amounts.record(self.design.rows),
             "pairs that were too long": self.data.dropped,
             "early stopping": len(self.stopping),
             **({"inputs": "characters"} if self.data.characters else {}),
@@ -142,9 +151,6 @@ class SentenceExperiment(Experiment):
         )
 
     # --- files
-
-    def _scaled(self, n: int | None) -> int | None:
-        return None if n is None else round(n * self.scale.share)
 
     def pairs(self, n: int | None) -> list[Pair]:
         """So many training pairs; a smaller sample is the beginning of a larger one."""
@@ -252,10 +258,11 @@ class SentenceExperiment(Experiment):
 
         As many outputs are seen with any batch size.
         """
-        scale, better = self.scale, self.kinds[spec.kind].better_rate
-        lm: ModelConfig = replace(scale.lm, **(scale.better_lm if better else {}))  # type: ignore[arg-type]
+        scale, kind = self.scale, self.kinds[spec.kind]
+        changed = scale.better_lm if kind.better_rate else ["learning_rate"] if kind.better_lm_rate else []
+        lm: ModelConfig = replace(scale.lm, **{name: scale.better_lm[name] for name in changed})  # type: ignore[arg-type]
         lm = replace(lm, max_updates=scale.lm_limit(self.amount_of(spec), lm.batch_size or 1))
-        training = replace(config.training, schedule="linear" if better else "plateau")
+        training = replace(config.training, schedule="linear" if kind.better_rate else "plateau")
         return replace(config, lm=lm, training=training)
 
     def _vocabularies(self, vocabulary: str) -> RunConfig:

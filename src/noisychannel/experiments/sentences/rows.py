@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from noisychannel.experiments.rows import SystemRow
+from noisychannel.experiments.rows import THREE_SEEDS, SystemRow
 
 WIDE, WIDE_GIB = 50, 20
 """A search with a larger K2 than this needs so much memory, in GiB."""
@@ -35,12 +35,17 @@ def with_two_lms(row: SystemRow, name: str, second: str) -> SystemRow:
     return replace(row, name=name, system=f"{row.system}+second_lm", models=models, term_kinds={"second_lm": "lm"})
 
 
+def of_three_seeds(row: SystemRow) -> SystemRow:
+    """With three seeds of the models of pairs; the language model has one."""
+    return varied(row, THREE_SEEDS, seeds=None)
+
+
 def three_seeds(rows: Iterable[SystemRow], ensembles: Iterable[str]) -> tuple[SystemRow, ...]:
-    """Three seeds of the models of pairs (the language model has one), and ensembles of the rows of these names."""
+    """Rows of three seeds, and ensembles of those of these names."""
     known, named = tuple(rows), set(ensembles)
-    three = [varied(row, "three seeds", seeds=None) for row in known]
+    three = [of_three_seeds(row) for row in known]
     together = [
-        varied(row, "ensemble of three seeds", seeds=None, choose="ensemble", weights_of=of_three.name)
+        varied(row, f"ensemble of {THREE_SEEDS}", seeds=None, choose="ensemble", weights_of=of_three.name)
         for row, of_three in zip(known, three, strict=True)
         if row.name in named
     ]

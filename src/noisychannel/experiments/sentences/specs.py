@@ -28,7 +28,9 @@ class Kind:
     """The encoder of a model that proposes."""
     large_batch: bool = False
     better_rate: bool = False
-    """Another learning rate than the paper's."""
+    """Another learning rate than the paper's; of a language model ``better_lm`` of the scale, and a rate that falls."""
+    better_lm_rate: bool = False
+    """Of a language model: that rate, and all else as in the paper."""
     copy: bool = False
     """Copying through the alignment."""
     back_translated: bool = False

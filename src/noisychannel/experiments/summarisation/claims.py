@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from noisychannel.experiments.design import Claim
 from noisychannel.experiments.rows import SystemRow
+from noisychannel.experiments.sentences.rows import of_three_seeds
 from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, FEW, FEW_PAIRED
 from noisychannel.experiments.summarisation.rows import (
     ATTENTION,
@@ -76,6 +77,10 @@ def _claims() -> tuple[Claim, ...]:
     for setting, goal in ((ALL, 1.0), (FEW, 2.0)):
         claims += _about(setting, goal, (FULL, NOISY, WITH_LM))
         claims += _about(setting, goal, map(better_lm, (FULL, NOISY, WITH_LM)), ", better LM")
+        full, direct = ((of_three_seeds(row), setting) for row in (FULL, DIRECT))
+        name, attention = f"with {NAMES[setting]}, three seeds", (ATTENTION, setting)
+        claims.append(_more(f"goal: full - direct, {name}", full, direct, goal))
+        claims.append(_more(f"goal: full beats attention, {name} of full and one of attention", full, attention))
         bi = f"uni with the channel comes close to bi, with {NAMES[setting]}"
         claims.append(_more(bi, (FULL_UNI, setting), (FULL, setting), -CLOSE))
     few, all_ = (_label(FULL, FEW), _label(FULL, FEW_PAIRED)), (_label(FULL, ALL), _label(FULL, ALL_PAIRED))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from noisychannel.experiments.design import Design, Plot, SearchPlot
+from noisychannel.experiments.design import Design, Plot, SearchErrors, SearchPlot
 from noisychannel.experiments.summarisation.cited import ALL, APPENDIX_PART, FEW, TABLE_1, TABLE_2
 from noisychannel.experiments.summarisation.claims import CLAIMS
 from noisychannel.experiments.summarisation.data import TEXT
@@ -16,6 +16,9 @@ from noisychannel.experiments.summarisation.rows import (
     FEW_PAIRS,
     FULL,
     NOISY,
+    PLAIN,
+    REFERENCES,
+    WIDEST,
     WITH_BIAS,
     WITH_LM,
     better_lm,
@@ -24,6 +27,15 @@ from noisychannel.experiments.summarisation.rows import (
 RESAMPLES = 1_000
 FUNCTION_WORDS = 100
 """The most frequent words of the test inputs, which are no content."""
+
+OF_PAIRS = {
+    "full, better LM": better_lm(FULL),
+    "channel + LM, better LM": better_lm(NOISY),
+    "direct + bias": WITH_BIAS,
+    "direct": DIRECT,
+    "full": FULL,
+}
+"""The lines of the plot of pairs."""
 
 DESIGN = Design(
     name="summarisation",
@@ -35,6 +47,7 @@ DESIGN = Design(
     average="separate",
     part_noun="set",
     unit_noun="sentence",
+    speeds=True,
     resamples=RESAMPLES,
     baselines={"direct (bi)": DIRECT.name, "direct + bias": WITH_BIAS.name, "attention": ATTENTION.name},
     published=TABLE_1,
@@ -62,7 +75,12 @@ DESIGN = Design(
             "symlog",
             pairs=FEW_PAIRS,
         ),
-        Plot("pairs", "pairs", "pairs", {of.name: of.name for of in (FULL, DIRECT)}, ALL),
+        Plot("pairs", "pairs", "pairs", {label: of.name for label, of in OF_PAIRS.items()}, ALL),
     ),
-    search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", (FULL.label, *(row.label for row in BEAM_ROWS))),),
+    search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", tuple(row.label for row in BEAM_ROWS)),),
+    search_errors=(
+        SearchErrors("references", PLAIN.label, REFERENCES.label),
+        SearchErrors("references", WIDEST.label, REFERENCES.label),
+        SearchErrors(f"outputs of {WIDEST.name}", PLAIN.label, WIDEST.label),
+    ),
 )

@@ -29,6 +29,7 @@ KINDS = {
     "large": Kind(large_batch=True),
     "copy": Kind(copy=True),
     "better": Kind(better_rate=True),
+    "rate": Kind(better_lm_rate=True),
     "back": Kind(back_translated=True),
     "subwords": Kind(vocabulary=SUBWORDS),
 }
@@ -54,7 +55,7 @@ class Summarisation(SentenceExperiment):
     def vocabulary_data(self, vocabulary: str) -> tuple[int | None, list[str]]:
         """Subwords are made from fewer pairs."""
         if vocabulary == SUBWORDS:
-            return self._scaled(FEW_PAIRS), []
+            return self.amounts.scaled(FEW_PAIRS), []
         return None, self.unpaired_files(None)
 
 

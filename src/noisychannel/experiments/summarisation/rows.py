@@ -2,8 +2,9 @@
 
 A row names the kinds of its models. Direct models: ``bi``, ``uni`` (the encoder), ``large`` (a larger batch), ``copy``,
 ``subwords``, ``back`` (with back-translated headlines). Channels: ``plain``, ``large``, ``copy``, ``subwords``.
-Language models: ``paper``, ``better`` (a better learning rate, less dropout), ``subwords``. The row also says how many
-pairs they have (``pairs``) and how many unpaired headlines (``unpaired``), all if None; see ``experiment``.
+Language models: ``paper``, ``better`` (a better learning rate, less dropout), ``rate`` (that rate alone),
+``subwords``. The row also says how many pairs they have (``pairs``) and how many unpaired headlines (``unpaired``), all
+if None; see ``experiment``.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ FEW_PAIRS = 100_000
 CURVE_PAIRS = (25_000, 250_000)
 CURVE_HEADLINES = (150_000,)
 """Of the learning curves, beside what the other blocks have."""
-BEAMS = ((4, 2), (10, 5), (50, 25), (200, 100))
-"""K1 and K2 beside the paper's 20 and 10."""
+BEAMS = ((4, 2), (10, 5), (20, 10), (50, 25), (200, 100))
+"""K1 and K2; the paper's are 20 and 10."""
 RERANKED = {"k1": 50, "k2": 25}
 """The search of the direct model whose n-best list is reranked."""
 RAISED = (0.5, 1.0)
@@ -98,10 +99,11 @@ def uni_rows() -> tuple[SystemRow, ...]:
 
 
 def model_rows() -> tuple[SystemRow, ...]:
-    """Other models: a larger batch, copying, two language models, and everything but the channel."""
+    """Other models: a larger batch, a rate of the language model, copying, two LMs, everything but the channel."""
     return (
         varied(DIRECT, "batch 256", {"direct": "large"}),
         both_models(FULL, "batch 256", "large"),
+        varied(FULL, "LM learning rate 0.001", {"lm": "rate"}),
         with_two_lms(WITH_LM, "all but the channel: direct + two LMs + bias", "better"),
         with_two_lms(FULL, "all: direct + channel + two LMs + bias", "better"),
         varied(DIRECT, "copying", {"direct": "copy"}),
@@ -110,6 +112,7 @@ def model_rows() -> tuple[SystemRow, ...]:
             FULL,
             name="seq2seq with attention, n-best reranked by channel + LM + bias",
             system="attention+channel+lm",
+            search=beam(50, 50),
         ),
     )
 
@@ -124,11 +127,14 @@ def subword_rows() -> tuple[SystemRow, ...]:
 
 
 BEAM_ROWS = beams(FULL, BEAMS)
+PLAIN, WIDEST = BEAM_ROWS[2], BEAM_ROWS[-1]
+REFERENCES = varied(FULL, "scores of the references", choose="references", weights_of=FULL.name)
+"""What the objective gives the references: those that it prefers to the outputs are errors of the search."""
 
 
 def search_rows() -> tuple[SystemRow, ...]:
     """The models of the table under other searches, and other weights of the language model."""
-    wide = beam(*BEAMS[-1])
+    wide = WIDEST.search
     literal = {"look_ahead": False}
     return (
         varied(NOISY, "proposals of Algorithm 1", search=literal),
@@ -141,6 +147,7 @@ def search_rows() -> tuple[SystemRow, ...]:
             varied(WITH_LM, f"LM weight raised by {more}", raised={"lm": more}, weights_of=WITH_LM.name)
             for more in RAISED
         ),
+        REFERENCES,
     )
 
 

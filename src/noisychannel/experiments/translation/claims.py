@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noisychannel.experiments.design import Claim
 from noisychannel.experiments.rows import SystemRow
-from noisychannel.experiments.sentences.rows import in_setting
+from noisychannel.experiments.sentences.rows import in_setting, of_three_seeds
 from noisychannel.experiments.translation.cited import MULTI30K_GOAL
 from noisychannel.experiments.translation.rows import (
     ALL,
@@ -50,6 +50,8 @@ CLAIMS = (
     _more("with the better LM: full beats attention + bias", BETTER_FULL, ATTENTION_BIAS),
     _more("with the better LM: full beats direct + bias", BETTER_FULL, WITH_BIAS),
     _more("with the better LM: full beats direct + LM + bias", BETTER_FULL, BETTER_WITH_LM),
+    _more("goal, three seeds: full - direct", of_three_seeds(FULL), of_three_seeds(DIRECT), GOAL),
+    _more("goal, three seeds: full beats attention", of_three_seeds(FULL), of_three_seeds(ATTENTION)),
     Claim(
         "channel + LM gains about three over direct",
         (NOISY.label,),
@@ -82,6 +84,11 @@ def _multi30k() -> tuple[Claim, ...]:
             *(_more(f"full beats the baseline: {row.name}, {setting}", full, row) for row in baselines),
             _more(f"the channel adds to everything else, tuned alike, {setting}", all_, but_channel),
         ]
+    full, *others = in_setting(map(of_three_seeds, (FULL, DIRECT, ATTENTION)), ALL, None)
+    claims += [
+        _more(f"full beats {name}, {ALL}, three seeds", full, other)
+        for name, other in zip(("direct", "attention"), others, strict=True)
+    ]
     (full,) = in_setting((FULL,), ALL, None)
     goal = Claim(f"goal: full above {MULTI30K_GOAL}, GRU + attention of tutorials", (full.label,), (), MULTI30K_GOAL)
     return (goal, *claims)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from noisychannel.experiments.design import Design, Plot, SearchErrors, SearchPlot
+from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.sentences.rows import in_setting
 from noisychannel.experiments.translation.cited import APPENDIX_PART, CEILINGS, TABLE_4, TUTORIALS
 from noisychannel.experiments.translation.claims import BETTER_FULL, CLAIMS, MULTI30K_CLAIMS, SMALL_CLAIMS
@@ -23,6 +25,7 @@ from noisychannel.experiments.translation.rows import (
     SMALL_BLOCKS,
     WIDEST,
     WITH_BIAS,
+    WITH_LM,
 )
 
 RESAMPLES = 1_000
@@ -45,6 +48,7 @@ CHINESE = Design(
     average="separate",
     part_noun="set",
     unit_noun="sentence",
+    speeds=True,
     resamples=RESAMPLES,
     baselines={"direct (bi)": DIRECT.name, "direct + bias": WITH_BIAS.name, "attention": ATTENTION.name},
     published=TABLE_4,
@@ -65,7 +69,7 @@ CHINESE = Design(
             "unpaired",
             "unpaired",
             "unpaired English sentences",
-            {of.name: of.name for of in (FULL, NOISY, DIRECT, ATTENTION)},
+            {of.name: of.name for of in (FULL, NOISY, WITH_LM, DIRECT, ATTENTION)},
             "",
             "symlog",
         ),
@@ -73,7 +77,23 @@ CHINESE = Design(
     search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", tuple(row.label for row in BEAM_ROWS)),),
 )
 
+_OF_PAIRS = {
+    "full, better LM": BETTER_FULL,
+    "full": FULL,
+    "attention": ATTENTION,
+    "direct + bias": WITH_BIAS,
+    "direct": DIRECT,
+}
+"""The lines of Multi30k's plot."""
 _EXAMPLES = in_setting((DIRECT, FULL, BETTER_FULL), ALL, None)
+
+
+def _pairs_plot(blocks: Mapping[str, tuple[SystemRow, ...]]) -> Plot:
+    """Score against pairs, with the lines that these blocks have rows for."""
+    names = {row.name for rows in blocks.values() for row in rows}
+    lines = {label: of.name for label, of in _OF_PAIRS.items() if of.name in names}
+    return Plot("pairs", "pairs", "pairs", lines, ALL)
+
 
 MULTI30K = Design(
     name="translation-multi30k",
@@ -86,6 +106,7 @@ MULTI30K = Design(
     average="separate",
     part_noun="set",
     unit_noun="sentence",
+    speeds=True,
     resamples=RESAMPLES,
     baselines={"direct (bi)": DIRECT.name, "direct + bias": WITH_BIAS.name, "attention": ATTENTION.name},
     cited={f"tutorials, test_2016_flickr: {name}": figures for name, figures in TUTORIALS.items()},
@@ -94,6 +115,7 @@ MULTI30K = Design(
     claims=MULTI30K_CLAIMS,
     function_words=FUNCTION_WORDS,
     lengths=LENGTHS,
+    plots=(_pairs_plot(MULTI30K_BLOCKS),),
 )
 
 SMALL = replace(
@@ -104,4 +126,5 @@ SMALL = replace(
     quick_blocks=("few",),
     examples=(_EXAMPLES[0].label, _EXAMPLES[2].label),
     claims=SMALL_CLAIMS,
+    plots=(_pairs_plot(SMALL_BLOCKS),),
 )

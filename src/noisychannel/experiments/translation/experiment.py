@@ -81,7 +81,7 @@ class Multi30k(Translation):
         """Of few pairs: with the English of the other pairs, so that outputs have the vocabulary of all."""
         if vocabulary != FEW:
             return super().vocabulary_data(vocabulary)
-        few = self._scaled(FEW_PAIRS)
+        few = self.amounts.scaled(FEW_PAIRS)
         return few, [self._file("left.txt", self.left_outputs(few))]
 
 
