@@ -379,6 +379,7 @@ def test_the_report_marks_online_rows_and_shows_the_appendix(results: dict) -> N
     assert sum(line.startswith(f"| {ALL} | channel + LM + bias (uni)* |") for line in lines) == 3
     assert sum(line.startswith(f"| {APPENDIX_PART} | ") for line in lines) == 4
     assert not any(line.startswith(f"**{APPENDIX_PART}**") for line in lines)
+    assert lines[0].endswith("Numbers of pairs in names of rows are multiplied by 0.0005 in this data.")
     assert any(
         line.startswith("Not measured, of the block few (`noisychannel reproduce summarisation") for line in lines
     )

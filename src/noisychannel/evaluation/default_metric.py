@@ -33,9 +33,10 @@ def default_metric(run: RunDirectory, rows: Iterable[Row], reporter: Reporter, o
 
 
 def are_sentences(run: RunDirectory, outputs: Sequence[str]) -> bool:
-    """Whether at least half of the outputs have several words, of many."""
+    """Whether at least half of the outputs have several words, of many. Models may know few of these."""
     codec = run.groups()[0].codecs()[1]
-    if codec.config.units == "characters" or len(codec) <= SMALL_INVENTORY:
+    types = max(len(codec), len({word for text in outputs for word in text.split()}))
+    if codec.config.units == "characters" or types <= SMALL_INVENTORY:
         return False
     return bool(outputs) and 2 * sum(len(text.split()) >= SEVERAL for text in outputs) >= len(outputs)
 

@@ -60,9 +60,11 @@ def _head(results: Mapping[str, Any]) -> Iterator[str]:
         "separate": f"for each {noun}",
     }[results["average"]]
     metrics = "; ".join(f"{name} {signature}" for name, signature in results["metrics"].items())
+    shares = {block.get("settings", {}).get("share", 1) for block in results["blocks"].values()} - {1}
+    amounts = f" Numbers of pairs in names of rows are multiplied by {shares.pop():g} in this data." if shares else ""
     yield (
         f"{results['experiment']}: test {', '.join(results['metrics'])}, {over}, ± the standard deviation over "
-        f"{_seed(results)}s. Weights tuned {results['tuned']}. Metrics: {metrics}."
+        f"{_seed(results)}s. Weights tuned {results['tuned']}. Metrics: {metrics}.{amounts}"
     )
 
 

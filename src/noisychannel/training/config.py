@@ -126,7 +126,8 @@ class TrainingConfig:
         checkpoint_every: Updates between checkpoints; each evaluation writes one too. (With CUDA graphs there is one
             checkpoint per minute.)
         log_every: Updates between records of the training loss.
-        precision: fp32; tf32 rounds the factors of matrix products on a GPU; bf16 runs the networks in bfloat16.
+        precision: fp32; tf32 rounds the factors of matrix products on a GPU; bf16 runs the networks in bfloat16,
+            which is faster on a GPU, and with words as symbols on a CPU with instructions for it (AVX-512 BF16, AMX).
             Probabilities and the lattice are always computed in float32.
         cuda_graphs: On one GPU, train models of the same role and shape together, with one CUDA graph per update. Small
             models spend most of their time launching kernels, so this is many times faster. Not with accumulate.
