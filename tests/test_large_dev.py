@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,11 @@ def test_sentences_are_tuned_and_measured_by_a_metric_for_them(
     assert main(["tune", config.run_dir, *words, "--metric", "rouge1"]) == 0
     assert line not in capsys.readouterr().err
     assert "| rouge1" in measured()
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "sacrebleu", None)
+        assert main(["tune", config.run_dir, *words]) == 0
+    assert "accuracy says little, but" in (said := capsys.readouterr().err)
+    assert "pip install 'noisychannel[metrics]'" in said
     assert not are_sentences(run, ["w1", "w2 w3", "w4 w5 w6"])
     monkeypatch.setattr(default_metric, "SMALL_INVENTORY", 300)
     assert not are_sentences(run, sentences)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from noisychannel.data.rows import Row
+from noisychannel.errors import BadInputError
 from noisychannel.evaluation.metrics import make_metric
 from noisychannel.reporting import Reporter
 from noisychannel.runs import RunDirectory
@@ -27,7 +28,11 @@ def default_metric(run: RunDirectory, rows: Iterable[Row], reporter: Reporter, o
     """The metric for these items, and a line for the user if it is not accuracy. ``option`` names another one."""
     if not are_sentences(run, [row.output for row in rows]):
         return EXACT[0]
-    make_metric(OF_SENTENCES)  # it is refused now, with the package to install, rather than after the line below
+    try:
+        make_metric(OF_SENTENCES)
+    except BadInputError as error:
+        reporter.warn(f"outputs are sentences, of which accuracy says little, but {error}")
+        return EXACT[0]
     reporter.warn(f"outputs are sentences, so the metric is {OF_SENTENCES}; for another: {option} rouge1 (headlines)")
     return OF_SENTENCES
 
