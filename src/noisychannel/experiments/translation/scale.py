@@ -100,7 +100,7 @@ SMALL_RATES = Rates(
         "lm": Cost(3.0e-2, 2.5e-3),
     },
     side_by_side=1.6,
-    sentences=5.0,
+    sentences=7.0,
 )
 SMALL_SEARCH = replace(CAPTION_SEARCH, k1=10, k2=5)
 SMALL = replace(
