@@ -45,6 +45,7 @@ _ENTRIES = (
     ExperimentEntry(normalisation.DESIGNS["bohoric"], partial(normalisation.make_normalisation, "bohoric")),
     ExperimentEntry(SUMMARISATION, summarisation.make_summarisation),
     ExperimentEntry(translation_designs.CHINESE, translation.make_translation),
+    ExperimentEntry(translation_designs.CHINESE_SMALL, translation.make_chinese_small),
     ExperimentEntry(translation_designs.MULTI30K, translation.make_multi30k),
     ExperimentEntry(translation_designs.SMALL, translation.make_small),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from noisychannel.experiments.design import Claim
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.sentences.rows import in_setting, of_three_seeds
@@ -97,19 +99,43 @@ def _multi30k() -> tuple[Claim, ...]:
 MULTI30K_CLAIMS = _multi30k()
 
 
+def _of_small(rows: Iterable[SystemRow], of: str = "") -> list[Claim]:
+    """Claims about the rows that two CPU cores measure, of one setting."""
+    full, noisy, with_lm, direct, *others = rows
+    return [
+        *(_more(f"full beats {row.name}{of}", full, row) for row in (direct, *others, with_lm)),
+        _more(f"channel + LM beats direct{of}", noisy, direct),
+    ]
+
+
+_CLAIMED = (BETTER_FULL, BETTER_NOISY, BETTER_WITH_LM, DIRECT, *BIASED, ATTENTION, *BASELINES)
+
+
 def _small() -> tuple[Claim, ...]:
     claims = []
     for setting, pairs in ((FEW, FEW_PAIRS), (ALL, None)):
-        full, noisy, with_lm, *others = in_setting(
-            (BETTER_FULL, BETTER_NOISY, BETTER_WITH_LM, DIRECT, *BIASED, ATTENTION, *BASELINES), setting, pairs
-        )
-        claims += [
-            *(_more(f"full beats {row.name}, {setting}", full, row) for row in (*others, with_lm)),
-            _more(f"channel + LM beats direct, {setting}", noisy, others[0]),
-        ]
+        claims += _of_small(in_setting(_CLAIMED, setting, pairs), f", {setting}")
     (full,) = in_setting((BETTER_FULL,), ALL, None)
     goal = Claim(f"goal: full above {MULTI30K_GOAL}, GRU + attention of tutorials", (full.label,), (), MULTI30K_GOAL)
     return (goal, *claims)
 
 
 SMALL_CLAIMS = _small()
+CHINESE_SMALL_CLAIMS = (
+    _more("goal: full - direct", BETTER_FULL, DIRECT, GOAL),
+    *_of_small(_CLAIMED),
+    Claim(
+        "channel + LM gains about three over direct",
+        (BETTER_NOISY.label,),
+        (DIRECT.label,),
+        least=ABOUT_THREE[0],
+        most=ABOUT_THREE[1],
+    ),
+    _more("the combination, full, gains a little more than channel + LM", BETTER_FULL, BETTER_NOISY),
+    *(
+        Claim(f"direct + LM gains nothing over {row.name}", (BETTER_WITH_LM.label,), (row.label,), most=CLOSE)
+        for row in (DIRECT, WITH_BIAS)
+    ),
+    _more("attention beats direct, because word order diverges", ATTENTION, DIRECT),
+    _more("channel + LM overtakes attention", BETTER_NOISY, ATTENTION),
+)

@@ -9,13 +9,20 @@ from noisychannel.experiments.design import Design, Plot, SearchErrors, SearchPl
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.sentences.rows import in_setting
 from noisychannel.experiments.translation.cited import APPENDIX_PART, CEILINGS, TABLE_4, TUTORIALS
-from noisychannel.experiments.translation.claims import BETTER_FULL, CLAIMS, MULTI30K_CLAIMS, SMALL_CLAIMS
+from noisychannel.experiments.translation.claims import (
+    BETTER_FULL,
+    CHINESE_SMALL_CLAIMS,
+    CLAIMS,
+    MULTI30K_CLAIMS,
+    SMALL_CLAIMS,
+)
 from noisychannel.experiments.translation.data import CAPTIONS, ENGLISH
 from noisychannel.experiments.translation.rows import (
     ALL,
     ATTENTION,
     BEAM_ROWS,
     BLOCKS,
+    CHINESE_SMALL_BLOCKS,
     DIRECT,
     FEW,
     FEW_PAIRS,
@@ -77,6 +84,19 @@ CHINESE = Design(
         ),
     ),
     search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", tuple(row.label for row in BEAM_ROWS)),),
+)
+
+CHINESE_SMALL = replace(
+    CHINESE,
+    name="translation-small",
+    about="Chinese to English with models of half the size, for two CPU cores; the held-out episodes alone",
+    blocks=CHINESE_SMALL_BLOCKS,
+    published={},
+    examples=(DIRECT.label, BETTER_FULL.label),
+    claims=CHINESE_SMALL_CLAIMS,
+    search_errors=(),
+    plots=(),
+    search_plots=(),
 )
 
 _OF_PAIRS = {

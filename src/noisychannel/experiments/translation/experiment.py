@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from noisychannel.experiments.items import Part
 from noisychannel.experiments.sentences.experiment import SentenceExperiment
+from noisychannel.experiments.sentences.pairs import SentenceData
 from noisychannel.experiments.sentences.specs import SUBWORDS, WORDS, Kind, RunSpec
 from noisychannel.experiments.settings import Setup
 from noisychannel.experiments.translation import scale as scales
@@ -23,6 +24,7 @@ from noisychannel.experiments.translation.data import (
     read_multi30k,
 )
 from noisychannel.experiments.translation.design import CHINESE as CHINESE_DESIGN
+from noisychannel.experiments.translation.design import CHINESE_SMALL as CHINESE_SMALL_DESIGN
 from noisychannel.experiments.translation.design import MULTI30K as MULTI30K_DESIGN
 from noisychannel.experiments.translation.design import SMALL as SMALL_DESIGN
 from noisychannel.experiments.translation.rows import FEW_PAIRS
@@ -99,8 +101,18 @@ def make_multi30k(setup: Setup, quick: bool) -> Multi30k:
 
 
 def make_small(setup: Setup, quick: bool) -> Multi30k:
-    """German to English for two CPU cores, with the first test set alone: searches take most of the time."""
+    """German to English for two CPU cores."""
     scale = scales.QUICK_MULTI30K if quick else scales.SMALL
-    data = read_multi30k(setup.data, scale.lines)
-    first = next(iter(data.tests.items()))
-    return Multi30k(SMALL_DESIGN, replace(data, tests=dict([first])), setup, scale)
+    return Multi30k(SMALL_DESIGN, _first_test(read_multi30k(setup.data, scale.lines)), setup, scale)
+
+
+def make_chinese_small(setup: Setup, quick: bool) -> Translation:
+    """Chinese to English for two CPU cores."""
+    scale = scales.QUICK if quick else scales.CHINESE_SMALL
+    shown = [Part(APPENDIX_PART, (), APPENDIX)]
+    return Translation(CHINESE_SMALL_DESIGN, _first_test(read_chinese(setup.data, scale.lines)), setup, scale, shown)
+
+
+def _first_test(data: SentenceData) -> SentenceData:
+    """With the first test set alone: on a CPU searches take most of the time."""
+    return replace(data, tests=dict([next(iter(data.tests.items()))]))
