@@ -40,7 +40,7 @@ from noisychannel.experiments.summarisation.rows import (
     in_setting,
 )
 from noisychannel.experiments.summarisation.scale import QUICK, SummarisationScale
-from noisychannel.experiments.translation.design import CHINESE, MULTI30K, SMALL
+from noisychannel.experiments.translation.design import CHINESE, CHINESE_SMALL, MULTI30K, SMALL
 from noisychannel.training.config import ModelConfig
 
 WORDS = [f"{a}{b}" for a in ("ba", "ko", "li", "mu", "ne") for b in ("ra", "so", "ti", "vu")]
@@ -388,7 +388,7 @@ def test_the_report_marks_online_rows_and_shows_the_appendix(results: dict) -> N
 
 def test_rows_are_compared_with_the_bias_alone() -> None:
     """As many pairs, no language model, and a length bias."""
-    for design in (DESIGN, CHINESE, MULTI30K, SMALL):
+    for design in (DESIGN, CHINESE, CHINESE_SMALL, MULTI30K, SMALL):
         rows = [row for row in design.rows if row.name == design.baselines["direct + bias"]]
         assert {row.system for row in rows} == {"direct+length"}
         direct = {row.pairs for row in design.rows if row.name == design.baselines["direct (bi)"]}

@@ -27,13 +27,15 @@ from noisychannel.experiments.settings import Setup
 from noisychannel.experiments.translation.cited import APPENDIX, APPENDIX_PART, TABLE_4
 from noisychannel.experiments.translation.data import MULTI30K, read_chinese, read_multi30k
 from noisychannel.experiments.translation.design import CHINESE as DESIGN
+from noisychannel.experiments.translation.design import CHINESE_SMALL as CHINESE_SMALL_DESIGN
 from noisychannel.experiments.translation.design import MULTI30K as MULTI30K_DESIGN
 from noisychannel.experiments.translation.design import SMALL as SMALL_DESIGN
-from noisychannel.experiments.translation.experiment import Multi30k, Translation, make_small
+from noisychannel.experiments.translation.experiment import Multi30k, Translation, make_chinese_small, make_small
 from noisychannel.experiments.translation.punctuation import without_punctuation
 from noisychannel.experiments.translation.rows import (
     ATTENTION,
     BLOCKS,
+    CHINESE_SMALL_BLOCKS,
     DIRECT,
     FEW,
     FULL,
@@ -316,6 +318,26 @@ def test_two_cores_have_the_rows_of_multi30k_with_the_better_lm_and_one_test_set
     assert {run.split(".")[1] for run in needed_runs(small, small.rows("all")) if run.startswith("lm")} == {"better"}
     direct, lm = (small.config(run) for run in ("direct.bi.all.1", "lm.better.all"))
     assert (direct.training.precision, direct.direct.hidden_size, lm.lm.hidden_size) == ("bf16", 256, 512)
+
+
+def test_two_cores_have_the_rows_of_chinese_with_the_better_lm_and_the_held_out_episodes(
+    folder: Path, tmp_path: Path
+) -> None:
+    of_chinese = {row.label: row for row in DESIGN.rows}
+    for row in CHINESE_SMALL_BLOCKS["table"]:
+        if "reranked" not in row.name:
+            assert of_chinese[row.label] == row
+    assert set(CHINESE_SMALL_DESIGN.published) < {row.label for row in CHINESE_SMALL_DESIGN.rows}
+    small = make_chinese_small(Setup(folder, tmp_path, "cpu"), quick=False)
+    assert [part.name for part in small.parts] == ["tvsub.htest", APPENDIX_PART]
+    assert len(small.parts[0].test) == 9
+    table = {"direct.bi.all.1", "attention.bi.all.1", "channel.plain.all.1", "lm.better.all"}
+    assert set(needed_runs(small, small.rows("table"))) == table
+    assert set(needed_runs(small, small.rows("search"))) <= table
+    assert "lm.better.all+0" in needed_runs(small, small.rows("lm-data"))
+    direct, lm = (small.config(run) for run in ("direct.bi.all.1", "lm.better.all"))
+    assert (direct.data.input.min_count, direct.direct.hidden_size, lm.lm.hidden_size) == (5, 256, 512)
+    assert not small.search(small.rows("table")[0]).allow_unk
 
 
 def test_rows_with_less_english_have_weights_of_their_own(experiment: Translation) -> None:

@@ -138,4 +138,5 @@ CHINESE_SMALL_CLAIMS = (
     ),
     _more("attention beats direct, because word order diverges", ATTENTION, DIRECT),
     _more("channel + LM overtakes attention", BETTER_NOISY, ATTENTION),
+    _more("all English helps the full model, against none unpaired", BETTER_FULL, BETTER_FULL.restricted(unpaired=0)),
 )

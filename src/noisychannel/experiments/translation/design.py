@@ -21,6 +21,7 @@ from noisychannel.experiments.translation.rows import (
     ALL,
     ATTENTION,
     BEAM_ROWS,
+    BETTER_LM,
     BLOCKS,
     CHINESE_SMALL_BLOCKS,
     DIRECT,
@@ -31,7 +32,10 @@ from noisychannel.experiments.translation.rows import (
     NOISY,
     PLAIN,
     REFERENCES,
+    SEQ2SEQ,
+    SMALL_BEAMS,
     SMALL_BLOCKS,
+    SMALL_REFERENCES,
     WIDEST,
     WITH_BIAS,
     WITH_LM,
@@ -91,13 +95,29 @@ CHINESE_SMALL = replace(
     name="translation-small",
     about="Chinese to English with models of half the size, for two CPU cores; the held-out episodes alone",
     blocks=CHINESE_SMALL_BLOCKS,
-    published={},
+    published={
+        **{row.label: TABLE_4[row.label] for row in (SEQ2SEQ, ATTENTION, DIRECT)},
+        **{row.label: TABLE_4[of.label] for row, of in zip(BETTER_LM, (WITH_LM, NOISY, FULL), strict=True)},
+    },
     examples=(DIRECT.label, BETTER_FULL.label),
     claims=CHINESE_SMALL_CLAIMS,
-    search_errors=(),
-    plots=(),
-    search_plots=(),
+    search_errors=(
+        SearchErrors("references", SMALL_BEAMS[1].label, SMALL_REFERENCES.label),
+        SearchErrors(f"outputs of {SMALL_BEAMS[-1].name}", SMALL_BEAMS[1].label, SMALL_BEAMS[-1].label),
+    ),
+    plots=(
+        Plot(
+            "unpaired",
+            "unpaired",
+            "unpaired English sentences",
+            {label: row.name for label, row in zip(("direct + LM", "channel + LM", "full"), BETTER_LM, strict=True)},
+            "",
+            "symlog",
+        ),
+    ),
+    search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", tuple(row.label for row in SMALL_BEAMS)),),
 )
+"""The paper's figures stand beside our rows with a better language model."""
 
 _OF_PAIRS = {
     "full, better LM": BETTER_FULL,

@@ -73,8 +73,14 @@ RERANKED_ATTENTION = replace(
 )
 BEAM_ROWS = beams(FULL, BEAMS)
 PLAIN, WIDEST = BEAM_ROWS[1], BEAM_ROWS[-1]
-REFERENCES = varied(FULL, "scores of the references", choose="references", weights_of=FULL.name)
-"""What the objective gives the references: those that it prefers to the outputs are errors of the search."""
+
+
+def _references(row: SystemRow) -> SystemRow:
+    """What the objective gives the references: those that it prefers to the outputs are errors of the search."""
+    return varied(row, "scores of the references", choose="references", weights_of=row.name)
+
+
+REFERENCES = _references(FULL)
 
 
 def _better_lm(row: SystemRow) -> SystemRow:
@@ -184,7 +190,15 @@ BLOCKS: dict[str, tuple[SystemRow, ...]] = {
 
 SMALL_ROWS = (*BASELINES, ATTENTION, DIRECT, *BIASED, *BETTER_LM, _better_lm(RERANKED_ATTENTION))
 """What two CPU cores can measure: the better language model alone."""
-CHINESE_SMALL_BLOCKS = {"table": SMALL_ROWS}
+SMALL_FULL = BETTER_LM[-1]
+SMALL_BEAMS = beams(SMALL_FULL, ((4, 2), (10, 5), (20, 10)))
+SMALL_REFERENCES = _references(SMALL_FULL)
+CHINESE_SMALL_BLOCKS: dict[str, tuple[SystemRow, ...]] = {
+    "table": SMALL_ROWS,
+    "lm-data": tuple(row.restricted(unpaired=0) for row in BETTER_LM),
+    "search": (*SMALL_BEAMS, SMALL_REFERENCES),
+    "seq2seq": (SEQ2SEQ,),
+}
 SMALL_BLOCKS = {"few": in_setting(SMALL_ROWS, FEW, FEW_PAIRS), "all": in_setting(SMALL_ROWS, ALL, None)}
 
 
