@@ -725,7 +725,7 @@ def test_groups_wait_for_a_place_on_the_device(monkeypatch: pytest.MonkeyPatch) 
 def test_finished_groups_are_not_trained_again(toy: Toy, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[list[str]] = []
     monkeypatch.setattr(
-        training, "_train", lambda group: trained.append([Path(config.run_dir).name for config in group])
+        training, "_train", lambda group: trained.append([Path(config.run_dir).name for config in group]) or []
     )
     groups = [toy.configs([run])[0] for run in ("toy-1", "toy-2")]
     train_groups(groups, toy.setup)

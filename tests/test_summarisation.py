@@ -135,6 +135,10 @@ def test_the_usual_files_of_gigaword_are_found(folder: Path, tmp_path: Path) -> 
     write(tmp_path / "giga", "task1_ref0.txt", [headline for _, headline in pairs])
     data = read_data(tmp_path)
     assert (len(data.train), list(data.tests), data.unpaired) == (6, ["giga"], [])
+    (tmp_path / "giga").rename(tmp_path / "Giga")
+    write(tmp_path, "test.article.txt", [source for source, _ in pairs])
+    write(tmp_path, "test.title.txt", [headline for _, headline in pairs])
+    assert list(read_data(tmp_path).tests) == ["test", "giga"]
     with pytest.raises(BadInputError, match=r"neither summarisation/newsapi.train.src nor train.article.txt"):
         read_data(folder / "summarisation")
 

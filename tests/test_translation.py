@@ -15,6 +15,7 @@ from noisychannel.cli.main import main
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import BadInputError
 from noisychannel.experiments.blocks import read_blocks
+from noisychannel.experiments.design import Design
 from noisychannel.experiments.items import Part
 from noisychannel.experiments.measuring import all_rows, is_smaller, rows_to_tune
 from noisychannel.experiments.plots import curves, search_points
@@ -24,6 +25,7 @@ from noisychannel.experiments.results import merge
 from noisychannel.experiments.running import block_estimate, needed_runs, run_blocks
 from noisychannel.experiments.sentences.pairs import SentenceData
 from noisychannel.experiments.settings import Setup
+from noisychannel.experiments.translation import scale as scales
 from noisychannel.experiments.translation.cited import APPENDIX, APPENDIX_PART, TABLE_4
 from noisychannel.experiments.translation.data import MULTI30K, read_chinese, read_multi30k
 from noisychannel.experiments.translation.design import CHINESE as DESIGN
@@ -340,6 +342,23 @@ def test_two_cores_have_the_rows_of_chinese_with_the_better_lm_and_the_held_out_
     assert not small.search(small.rows("table")[0]).allow_unk
 
 
+@pytest.mark.parametrize(
+    ("design", "sizes"),
+    [
+        (DESIGN, (scales.TranslationScale(), scales.QUICK)),
+        (CHINESE_SMALL_DESIGN, (scales.CHINESE_SMALL, scales.QUICK)),
+        (MULTI30K_DESIGN, (scales.MULTI30K, scales.QUICK_MULTI30K)),
+        (SMALL_DESIGN, (scales.SMALL, scales.QUICK_MULTI30K)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_every_model_has_a_rate_for_estimates(design: Design, sizes: tuple[TranslationScale, ...]) -> None:
+    roles = {row.model_of(name) for row in design.rows for name in row.used_models()}
+    for scale in sizes:
+        assert scale.rates is not None
+        assert roles <= scale.rates.updates.keys()
+
+
 def test_rows_with_less_english_have_weights_of_their_own(experiment: Translation) -> None:
     """Those of another amount of data were tuned with another language model."""
     assert {row.unpaired for row in experiment.rows("lm-data")} == {0}, "there are 60, and a row of more is left out"
@@ -394,6 +413,30 @@ def test_scores_are_those_of_sacrebleu(results: dict, experiment: Translation) -
         assert recorded["chrf"]["parts"][part]["score"] == pytest.approx(chrf)
     assert "tok:none" in results["metrics"]["bleu"]
     assert "case:lc|digits:#" in results["metrics"]["bleu"]
+
+
+def test_the_results_say_how_models_were_trained(results: dict, experiment: Translation) -> None:
+    block = next(b for b in read_blocks(experiment.setup.work, "translation") if b.name == "table")
+    trainings = {(each["run"], each["model"]): each for each in block.record["trainings"]}
+    assert {run for run, _ in trainings} == set(needed_runs(experiment, experiment.rows("table")))
+    lm = trainings["lm.paper.all", "lm"]
+    assert lm["dev perplexity"] == pytest.approx(RunDirectory(experiment.runs / "lm.paper.all").dev_perplexity("lm"))
+    assert (lm["steps"], lm["noisychannel"]) == (4, block.record["noisychannel"])
+
+
+def test_models_of_other_data_or_settings_are_not_used(results: dict, experiment: Translation) -> None:
+    """Their directories have the same names."""
+    setup, shown = experiment.setup, [Part(APPENDIX_PART, (), APPENDIX[:1])]
+    same = Translation(experiment.design, experiment.data, setup, TINY, shown)
+    same.train(["direct.bi.all.1", "lm.paper.all"])
+    other = replace(experiment.data, train=experiment.data.train[:-1])
+    for run in ("direct.bi.all.1", "lm.paper.all"):
+        with pytest.raises(BadInputError, match=r"other data or settings \(data.train has changed .*another --work"):
+            Translation(experiment.design, other, setup, TINY, shown).train([run])
+    larger = replace(TINY, hidden_size=9)
+    with pytest.raises(BadInputError, match=r"direct.hidden_size: 8, not 9\); choose another --work"):
+        Translation(experiment.design, experiment.data, setup, larger, shown).train(["direct.bi.all.1"])
+    same.train(["direct.bi.all.1"])
 
 
 def test_rows_of_later_work(results: dict, experiment: Translation) -> None:
@@ -476,7 +519,9 @@ def test_the_report_shows_the_appendix_and_what_is_not_measured(results: dict) -
 
 
 def test_plots_of_english_and_searches(results: dict) -> None:
-    assert list(curves(DESIGN.plots[0], results)[FULL.name]) == [60.0, 184_000.0]
+    assert list(curves(DESIGN.plots[0], results)[FULL.name]) == [60.0, 92.0], (
+        "numbers of names are multiplied by 0.0005"
+    )
     assert [point.amount for point in search_points(DESIGN.search_plots[0], results)] == [20, 200]
     assert WITH_LM.name in DESIGN.plots[0].lines
 

@@ -105,6 +105,6 @@ def _is_recorded(row: SystemRow, recorded: Mapping[str, Mapping[str, Any]]) -> b
 def _amount(row: Mapping[str, Any], results: Mapping[str, Any]) -> int | None:
     """Training pairs of a row: for each model, so the mean over parts."""
     if row["pairs"] is not None:
-        return int(row["pairs"])
+        return int(row.get("amounts", row)["pairs"])
     of_parts = list(results["data"].get("pairs", {}).values())
     return round(sum(of_parts) / len(of_parts)) if of_parts else None

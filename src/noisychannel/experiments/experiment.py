@@ -124,6 +124,11 @@ class Experiment(ABC):
         """For the results: sizes of the data. Plots need ``pairs`` by part, and ``unpaired`` by setting and part."""
         return {"test": {part.name: len(part.test) for part in self.parts}}
 
+    def amounts_record(self, row: SystemRow) -> dict[str, Any]:
+        """For the results of a row: its ``amounts`` of data, if they are not those of its name."""
+        del row
+        return {}
+
     # --- what follows
 
     def restricted_to(self, parts: Collection[str]) -> Self:

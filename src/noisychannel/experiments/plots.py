@@ -76,7 +76,8 @@ def curves(plot: Plot, results: Mapping[str, Any]) -> dict[str, Curve]:
         for row in sorted(rows, key=lambda row: row["setting"] == plot.setting):
             other = "unpaired" if plot.amount == "pairs" else "pairs"
             if row[other] == (None if plot.amount == "pairs" else plot.pairs):
-                amount = _whole_amount(plot, results) if row[plot.amount] is None else float(row[plot.amount])
+                named = row.get("amounts", {}).get(plot.amount, row[plot.amount])
+                amount = _whole_amount(plot, results) if named is None else float(named)
                 curve[amount] = row["scores"][metric]["score"]
         if curve:
             drawn[label] = dict(sorted(curve.items()))

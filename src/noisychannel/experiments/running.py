@@ -17,7 +17,7 @@ from noisychannel.experiments.estimates import Estimate, estimate
 from noisychannel.experiments.experiment import Experiment
 from noisychannel.experiments.measuring import RowResult, all_rows, measure, rows_to_tune
 from noisychannel.experiments.rows import SystemRow
-from noisychannel.experiments.training import ended_by_limit
+from noisychannel.experiments.training import ended_by_limit, recorded_trainings
 from noisychannel.provenance import provenance
 from noisychannel.runs import RunDirectory
 
@@ -74,6 +74,7 @@ def run_block(experiment: Experiment, name: str) -> Block:
         "settings": experiment.settings_record(),
         "tuned": experiment.tuning_record,
         "seconds": {key: round(value, 1) for key, value in seconds.items()},
+        "trainings": recorded_trainings(experiment.setup.work, runs),
         "ended by their limit": [
             model for run, roles in runs.items() for model in ended_by_limit(RunDirectory(experiment.runs / run), roles)
         ],
@@ -105,7 +106,7 @@ def needed_runs(experiment: Experiment, rows: Sequence[SystemRow]) -> dict[str, 
 def row_record(experiment: Experiment, result: RowResult) -> dict[str, Any]:
     """What a block keeps of a row beside its outputs."""
     row = result.row
-    record = row.record()
+    record = row.record() | experiment.amounts_record(row)
     if row.system:
         record |= {"search": experiment.search(row).record(), "weights": result.weights.by_name()}
         record["models"] = {

@@ -7,49 +7,62 @@ share what they train: one of them trains a run, and the others wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from noisychannel.devices import choose_device
-from noisychannel.errors import NoisyChannelError
+from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.experiments.settings import Setup
 from noisychannel.processes import BOUND, kill_children
+from noisychannel.provenance import provenance
 from noisychannel.run_ngrams import missing_ngrams
 from noisychannel.runs import RunDirectory
 from noisychannel.training.config import RunConfig
+from noisychannel.training.events import Finished
 from noisychannel.training.jobs import choose_processes
+from noisychannel.training.resuming import check_sources, continued
 from noisychannel.training.run import train_runs
 
 Group = Sequence[RunConfig]
+TRAININGS = "trainings.jsonl"
+"""In the work directory: a line for each model that was trained."""
 GROUP_GIB = 10
 """GPU memory that is set aside for each group. A stack of 24 small models with their CUDA graphs needs 6 to 8 GiB."""
 
 
 def train_groups(groups: Sequence[Group], setup: Setup) -> None:
     """Train every group that is not finished, several at a time if the device allows it."""
-    waiting = [group for group in groups if not all(map(is_finished, group))]
+    waiting = []
+    for group in groups:
+        finished = [config for config in group if is_finished(config)]
+        for config in finished:
+            require_same(config)
+        if len(finished) < len(group):
+            waiting.append(group)
     places = groups_at_once(len(waiting), choose_device(setup.device), setup.jobs)
     if not waiting:
         return
     if places <= 1:
         with setup.reporter.counting("train, groups of runs", len(waiting)) as advance:
             for group in waiting:
-                setup.say(_train(group))
+                _keep(_train(group), group, setup)
                 advance(1)
         return
     with (
         setup.reporter.counting("train, groups of runs", len(waiting)) as advance,
         ProcessPoolExecutor(places, BOUND) as pool,
     ):
-        futures = [pool.submit(_train, group) for group in waiting]
+        futures = {pool.submit(_train, group): group for group in waiting}
         try:
             for future in as_completed(futures):
-                setup.say(future.result())
+                _keep(future.result(), futures[future], setup)
                 advance(1)
         except BrokenProcessPool as error:
             raise NoisyChannelError(
@@ -86,6 +99,19 @@ def is_finished(config: RunConfig) -> bool:
     return listed and counted and all(run.finished(role) for run in runs for role in config.models)
 
 
+def require_same(config: RunConfig) -> None:
+    """Refuse a finished run that has other data or settings than are asked for now."""
+    run = RunDirectory(Path(config.run_dir))
+    try:
+        continued(run, config)
+        check_sources(run, config, lambda line: None)
+    except BadInputError as error:
+        what = str(error).removeprefix(f"{run.path}: ").partition(";")[0]
+        raise BadInputError(
+            f"{run.path}: trained with other data or settings ({what}); choose another --work, or remove this run"
+        ) from error
+
+
 def ended_by_limit(run: RunDirectory, roles: Sequence[str]) -> list[str]:
     """The models of a run whose training a limit ended, so that more updates may make them better."""
     ended = []
@@ -95,12 +121,32 @@ def ended_by_limit(run: RunDirectory, roles: Sequence[str]) -> list[str]:
     return ended
 
 
-def _train(group: Group) -> str:
-    """Train the runs of a group; a line for each model."""
-    lines = [
-        f"{finished.label}: dev perplexity {finished.dev_perplexity:.4f} at step {finished.best_step} "
-        f"of {finished.step}{' (its limit)' if finished.at_limit else ''}, {finished.seconds:.0f} s"
-        for finished in train_runs(group, lambda event: None, lambda line: None, wait=True)
-    ]
-    names = ", ".join(Path(config.run_dir).name for config in group)
-    return "\n".join(lines) or f"{names}: another command has trained it"
+def recorded_trainings(work: Path, runs: Collection[str]) -> list[dict[str, Any]]:
+    """What is known of the trainings of these runs in a work directory, by this command or earlier ones."""
+    file = work / TRAININGS
+    records = map(json.loads, file.read_text(encoding="utf-8").splitlines()) if file.exists() else ()
+    return [record for record in records if record["run"] in runs]
+
+
+def _train(group: Group) -> list[Finished]:
+    """Train the runs of a group."""
+    return train_runs(group, lambda event: None, lambda line: None, wait=True)
+
+
+def _keep(trained: Sequence[Finished], group: Group, setup: Setup) -> None:
+    """A line and a record for each model."""
+    names = [Path(config.run_dir).name for config in group]
+    if not trained:
+        setup.say(f"{', '.join(names)}: another command has trained it")
+    records = []
+    for finished in trained:
+        label = finished.label if len(group) > 1 else f"{names[0]} {finished.label}"
+        run, _, model = label.partition(" ")
+        setup.say(
+            f"{label}: dev perplexity {finished.dev_perplexity:.4f} at step {finished.best_step} "
+            f"of {finished.step}{' (its limit)' if finished.at_limit else ''}, {finished.seconds:.0f} s"
+        )
+        figures = {"dev perplexity": finished.dev_perplexity, "best step": finished.best_step, "steps": finished.step}
+        records.append({"run": run, "model": model, **figures, "seconds": round(finished.seconds, 1), **provenance()})
+    with (setup.work / TRAININGS).open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)

@@ -29,6 +29,7 @@ from noisychannel.experiments.sentences.remarks import data_remarks, name_remark
 from noisychannel.experiments.sentences.scale import SentenceScale
 from noisychannel.experiments.sentences.specs import Kind, RunSpec, amount, vocabulary_run
 from noisychannel.experiments.settings import Setup
+from noisychannel.experiments.training import require_same
 from noisychannel.models.registry import Role
 from noisychannel.text import TextConfig
 from noisychannel.training.config import ModelConfig, NGramConfig, RunConfig, TrainingConfig, TransformerConfig
@@ -101,7 +102,9 @@ class SentenceExperiment(Experiment):
             self.setup.say(passes_remark(zip(map(self.config, runs), map(self.amount_of, specs), strict=True)))
         for name in sorted({self.vocabulary_of(spec) for spec in specs}):
             config = self._vocabularies(name)
-            if not (Path(config.run_dir) / "run.json").exists():
+            if (Path(config.run_dir) / "run.json").exists():
+                require_same(config)
+            else:
                 self.setup.say(f"{config.run_dir}: reading the data and making the vocabularies")
                 prepare_run(config, self.setup.say, wait=True)
         drawing = {spec: self._drawing(spec) for spec in specs if self.kinds[spec.kind].back_translated}
@@ -138,6 +141,11 @@ class SentenceExperiment(Experiment):
             "early stopping": len(self.stopping),
             **({"inputs": "characters"} if self.data.characters else {}),
         }
+
+    def amounts_record(self, row: SystemRow) -> dict[str, Any]:
+        named = {"pairs": row.pairs, "unpaired": row.unpaired}
+        amounts = {name: self.amounts.scaled(n) for name, n in named.items() if n is not None}
+        return {"amounts": amounts} if self.amounts.share != 1 and amounts else {}
 
     def settings_record(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self.scale).items() if key != "rates"}

@@ -11,7 +11,7 @@ from noisychannel.training.config import RunConfig
 
 
 def data_remarks(data: SentenceData) -> list[str]:
-    """What became of the data, a line each; nothing if all of it is used as it is."""
+    """What became of the data, a line each: what is left out, and the test sets."""
     kept = {"train": len(data.train), "valid": len(data.valid), "unpaired": len(data.unpaired)}
     names = {"train": "training pairs", "valid": "dev pairs", "unpaired": "unpaired outputs"}
     counts = [f"{n:,} of {kept[key] + n:,} {names[key]}" for key, n in data.dropped.items() if n]
@@ -22,6 +22,7 @@ def data_remarks(data: SentenceData) -> list[str]:
     lines = [f"left out, because longer than {inputs} {unit} or {outputs} words: {', '.join(counts)}"] if counts else []
     if data.characters:
         lines.append("the training inputs are not segmented into words, so the symbols of inputs are characters")
+    lines.append(f"test sets: {', '.join(f'{name} ({len(items):,})' for name, items in data.tests.items())}")
     return lines
 
 

@@ -86,13 +86,17 @@ def _read_gigaword(root: Path, folder: Path, most: int | None) -> SentenceData:
     middle = ".filter" if is_there(folder / "valid.article.filter.txt") else ""
     valid = READER.parallel(folder / f"valid.article{middle}.txt", folder / f"valid.title{middle}.txt")
     tests = {}
-    if is_there(folder / "test.article.txt"):
-        tests["test"] = items_of(READER.parallel(folder / "test.article.txt", folder / "test.title.txt"))
+    for place in dict.fromkeys((folder, root)):
+        if "test" not in tests and is_there(place / "test.article.txt"):
+            tests["test"] = items_of(READER.parallel(place / "test.article.txt", place / "test.title.txt"))
+    # The folders are called Giga, DUC2003 and DUC2004 by some.
+    folders = {place.name.lower(): place for place in sorted(root.iterdir()) if place.is_dir()}
     for name, number in (("giga", 1), ("duc2003", 4), ("duc2004", 4)):
-        if is_there(root / name / "input.txt"):
-            files = [root / name / f"task1_ref{n}.txt" for n in range(number)]
+        place = folders.get(name, root / name)
+        if is_there(place / "input.txt"):
+            files = [place / f"task1_ref{n}.txt" for n in range(number)]
             prepare = _tokenised if name.startswith("duc") else str
-            tests[name] = READER.test_set(root / name / "input.txt", files, prepare_reference=prepare)
+            tests[name] = READER.test_set(place / "input.txt", files, prepare_reference=prepare)
     if not tests:
         raise BadInputError(
             f"{root}: no test set: give test.article.txt and test.title.txt, or giga/input.txt and giga/task1_ref0.txt"

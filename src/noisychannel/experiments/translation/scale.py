@@ -97,6 +97,7 @@ SMALL_RATES = Rates(
         "direct": Cost(3.0e-2, 2.7e-3),
         "channel": Cost(3.0e-2, 2.7e-3),
         "attention": Cost(3.0e-2, 2.7e-3),
+        "seq2seq": Cost(3.0e-2, 2.7e-3),
         "lm": Cost(3.0e-2, 2.5e-3),
     },
     side_by_side=1.6,
