@@ -132,8 +132,24 @@ def _channel(contrasts: Sequence[Contrast]) -> Iterator[str]:
 
 def _when(contrasts: Sequence[Contrast]) -> Iterator[str]:
     """The same contrasts by the number of pairs, by the other terms, and by what is left to gain."""
-    yield from ["", "When it pays, over all experiments with accuracy, by the number of training pairs of a model:", ""]
+    verdicts = [contrast.verdict for contrast in contrasts]
+    yield ""
+    yield (
+        f"Over all experiments, the channel helps in {verdicts.count('helps')} of {len(contrasts)} pairs of rows, "
+        f"hurts in {verdicts.count('hurts')}, and makes no difference that these tests could show in the others."
+    )
     accuracies = [contrast for contrast in contrasts if contrast.metric == "accuracy"]
+    sentences = sorted(
+        (contrast for contrast in contrasts if contrast not in accuracies), key=lambda contrast: contrast.pairs or 0
+    )
+    if sentences:
+        yield from ["", "Outputs that are sentences, by the number of training pairs:", ""]
+        yield from header(["pairs", "experiment", "without the channel", "gain", "95 % interval", "the channel"], 1)
+        for c in sentences:
+            pairs = "" if c.pairs is None else f"{c.pairs:,}"
+            gain, interval = f"{c.gain:+.2f} {c.metric}", f"{c.interval[0]:+.2f} to {c.interval[1]:+.2f}"
+            yield line([pairs, c.experiment, c.without, gain, interval, c.verdict])
+    yield from ["", "When it pays, over all experiments with accuracy, by the number of training pairs of a model:", ""]
     yield from header(["pairs", "pairs of rows", "mean gain", "smallest, largest", "helps", "hurts"], 5)
     bounds = ((0, 250, "up to 250"), (250, 1_000, "251 to 1,000"), (1_000, 10_000, "1,001 to 10,000"))
     for low, high, title in bounds:

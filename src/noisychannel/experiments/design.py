@@ -128,6 +128,8 @@ class Design:
     the baseline of as few."""
     published: Mapping[str, Figures] = field(default_factory=dict)
     """The paper's own figures, by the label of the row (``setting: name``)."""
+    cited_of: str = ""
+    """The part that the cited figures are about, if they are not about all."""
     cited: Mapping[str, Figures] = field(default_factory=dict)
     """Figures of other systems, which become rows of their own."""
     examples: tuple[str, ...] = ()

@@ -22,7 +22,9 @@ def markdown(results: Mapping[str, Any]) -> Iterator[str]:
     for part in views:
         yield ""
         if part is not None:
-            yield f"**{part}** ({results['parts'][part]} items)"
+            number = results.get("references", {}).get(part, 1)
+            of_each = f", up to {number} references for each" if number > 1 else ""
+            yield f"**{part}** ({results['parts'][part]} items{of_each})"
             yield ""
         yield from _table(results, part)
     if results.get("part table"):
@@ -103,7 +105,8 @@ def _table(results: Mapping[str, Any], part: str | None) -> Iterator[str]:
                 _weights(row.get("weights", {})),
             ]
         )
-    for name, figures in results["cited"].items():
+    cited = results["cited"] if part in (None, results.get("cited of", part)) else {}
+    for name, figures in cited.items():
         cells = [*(["cited"] if settings else []), name if settings else f"cited: {name}"]
         cells += [figures.get(metric, "") for metric in metrics]
         yield _line(cells + [""] * (len(titles) + 1 - len(cells)))

@@ -59,6 +59,8 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         "parts": {
             name: sum(item.count for item in items) for name, items in whole.parts() if name not in design.shown_parts
         },
+        **_references(design, whole),
+        **({"cited of": design.cited_of} if design.cited_of else {}),
         **({"part table": True} if design.part_table else {}),
         **({"seen apart": True} if design.seen_apart else {}),
         **({"speeds": True} if design.speeds else {}),
@@ -76,6 +78,16 @@ def merge(design: Design, blocks: Sequence[Block]) -> dict[str, Any]:
         **({"claims": check_claims(design, scorer, rows)} if design.claims else {}),
         **({"shown": _shown(design, scorer, rows)} if design.shown_parts else {}),
     }
+
+
+def _references(design: Design, whole: Block) -> dict[str, Any]:
+    """How many references the items of each part have at most, if some have several: BLEU counts all of them."""
+    most = {
+        name: max(len(item.references) for item in items)
+        for name, items in whole.parts()
+        if name not in design.shown_parts
+    }
+    return {"references": most} if design.average == "separate" and max(most.values()) > 1 else {}
 
 
 def check_same_pairs(design: Design, whole: Block, block: Block) -> None:

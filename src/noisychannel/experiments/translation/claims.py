@@ -42,6 +42,14 @@ def _more(text: str, better: SystemRow, worse: SystemRow, least: float = 0.0) ->
     return Claim(text, (better.label,), (worse.label,), least=least)
 
 
+def _gains_nothing(with_lm: SystemRow) -> list[Claim]:
+    """The paper's claim about direct + LM, against the direct model alone and with the bias."""
+    return [
+        Claim(f"direct + LM gains nothing over {row.name}", (with_lm.label,), (row.label,), most=CLOSE)
+        for row in (DIRECT, WITH_BIAS)
+    ]
+
+
 CLAIMS = (
     _more("goal: full - direct", FULL, DIRECT, GOAL),
     _more("goal: full beats attention", FULL, ATTENTION),
@@ -49,6 +57,7 @@ CLAIMS = (
     *(_more(f"full beats the baseline: {row.name}", FULL, row) for row in BASELINES),
     _more("goal, with the better LM: full - direct", BETTER_FULL, DIRECT, GOAL),
     _more("goal, with the better LM: full beats attention", BETTER_FULL, ATTENTION),
+    _more("full beats direct + bias", FULL, WITH_BIAS),
     _more("with the better LM: full beats attention + bias", BETTER_FULL, ATTENTION_BIAS),
     _more("with the better LM: full beats direct + bias", BETTER_FULL, WITH_BIAS),
     _more("with the better LM: full beats direct + LM + bias", BETTER_FULL, BETTER_WITH_LM),
@@ -62,7 +71,7 @@ CLAIMS = (
         most=ABOUT_THREE[1],
     ),
     _more("the combination, full, gains a little more than channel + LM", FULL, NOISY),
-    Claim("direct + LM gains nothing over direct", (WITH_LM.label,), (DIRECT.label,), most=CLOSE),
+    *_gains_nothing(WITH_LM),
     _more("attention beats direct, because word order diverges", ATTENTION, DIRECT),
     _more("channel + LM overtakes attention", NOISY, ATTENTION),
     *(
@@ -76,14 +85,12 @@ CLAIMS = (
 def _multi30k() -> tuple[Claim, ...]:
     claims = []
     for setting, pairs in ((ALL, None), (FEW, FEW_PAIRS)):
-        full, direct, attention, with_bias, all_, but_channel, *baselines = in_setting(
-            (FULL, DIRECT, ATTENTION, ATTENTION_BIAS, EVERYTHING, BUT_CHANNEL, *BASELINES), setting, pairs
+        full, better, all_, but_channel, *others = in_setting(
+            (FULL, BETTER_FULL, EVERYTHING, BUT_CHANNEL, DIRECT, *BIASED, ATTENTION, *BASELINES), setting, pairs
         )
         claims += [
-            _more(f"full beats direct, {setting}", full, direct),
-            _more(f"full beats attention, {setting}", full, attention),
-            _more(f"full beats attention + bias, {setting}", full, with_bias),
-            *(_more(f"full beats the baseline: {row.name}, {setting}", full, row) for row in baselines),
+            *(_more(f"full beats {row.name}, {setting}", full, row) for row in others),
+            *(_more(f"with the better LM: full beats {row.name}, {setting}", better, row) for row in others[:4]),
             _more(f"the channel adds to everything else, tuned alike, {setting}", all_, but_channel),
         ]
     full, *others = in_setting(map(of_three_seeds, (FULL, DIRECT, ATTENTION)), ALL, None)
@@ -132,10 +139,7 @@ CHINESE_SMALL_CLAIMS = (
         most=ABOUT_THREE[1],
     ),
     _more("the combination, full, gains a little more than channel + LM", BETTER_FULL, BETTER_NOISY),
-    *(
-        Claim(f"direct + LM gains nothing over {row.name}", (BETTER_WITH_LM.label,), (row.label,), most=CLOSE)
-        for row in (DIRECT, WITH_BIAS)
-    ),
+    *_gains_nothing(BETTER_WITH_LM),
     _more("attention beats direct, because word order diverges", ATTENTION, DIRECT),
     _more("channel + LM overtakes attention", BETTER_NOISY, ATTENTION),
     _more("all English helps the full model, against none unpaired", BETTER_FULL, BETTER_FULL.restricted(unpaired=0)),

@@ -16,7 +16,7 @@ from noisychannel.experiments.translation.claims import (
     MULTI30K_CLAIMS,
     SMALL_CLAIMS,
 )
-from noisychannel.experiments.translation.data import CAPTIONS, ENGLISH
+from noisychannel.experiments.translation.data import CAPTIONS, ENGLISH, MULTI30K_TESTS
 from noisychannel.experiments.translation.rows import (
     ALL,
     ATTENTION,
@@ -66,6 +66,7 @@ CHINESE = Design(
     baselines={"direct (bi)": DIRECT.name, "direct + bias": WITH_BIAS.name, "attention": ATTENTION.name},
     published=TABLE_4,
     cited=CEILINGS,
+    cited_of="tvsub.test",
     examples=(DIRECT.label, FULL.label),
     examples_of_each=10,
     claims=CLAIMS,
@@ -99,6 +100,8 @@ CHINESE_SMALL = replace(
         **{row.label: TABLE_4[row.label] for row in (SEQ2SEQ, ATTENTION, DIRECT)},
         **{row.label: TABLE_4[of.label] for row, of in zip(BETTER_LM, (WITH_LM, NOISY, FULL), strict=True)},
     },
+    cited={},
+    cited_of="",
     examples=(DIRECT.label, BETTER_FULL.label),
     claims=CHINESE_SMALL_CLAIMS,
     search_errors=(
@@ -153,6 +156,7 @@ MULTI30K = Design(
     resamples=RESAMPLES,
     baselines={"direct (bi)": DIRECT.name, "direct + bias": WITH_BIAS.name, "attention": ATTENTION.name},
     cited={f"tutorials, test_2016_flickr: {name}": figures for name, figures in TUTORIALS.items()},
+    cited_of=MULTI30K_TESTS[0],
     examples=(_EXAMPLES[0].label, _EXAMPLES[1].label),
     examples_of_each=10,
     claims=MULTI30K_CLAIMS,
