@@ -67,7 +67,7 @@ WITH_LM = _row("direct + LM + bias", "direct+lm")
 FULL_UNI = _row("direct + channel + LM + bias (uni)", "direct+channel+lm", "uni")
 FULL = _row("direct + channel + LM + bias (bi)", "direct+channel+lm")
 
-WITHOUT_ALIGNMENT = (SEQ2SEQ, ATTENTION, ATTENTION_BIAS)
+WITH_ATTENTION = (ATTENTION, ATTENTION_BIAS)
 """They need no model of other rows. Trained beside SSNTs, attention is several times slower than alone."""
 WITH_LANGUAGE_MODEL = (NOISY_UNI, NOISY, WITH_LM, FULL_UNI, FULL)
 PAPER = (DIRECT_UNI, DIRECT, *WITH_LANGUAGE_MODEL)
@@ -170,7 +170,9 @@ BLOCKS: dict[str, tuple[SystemRow, ...]] = {
     "few": in_setting((WITH_BIAS, DIRECT, *OF_BI), FEW),
     "paired": (*in_setting(OF_BI, ALL_PAIRED), *in_setting(OF_BI, FEW_PAIRED)),
     "uni": uni_rows(),
-    "seq2seq": (*WITHOUT_ALIGNMENT, *in_setting(WITHOUT_ALIGNMENT, FEW)),
+    "attention": WITH_ATTENTION,
+    "few-attention": in_setting(WITH_ATTENTION, FEW),
+    "seq2seq": (SEQ2SEQ, *in_setting([SEQ2SEQ], FEW)),
     "better-lm": (*BASELINES, *BETTER_LM),
     "few-better-lm": in_setting(BETTER_LM, FEW),
     "seeds": seed_rows(ALL),
