@@ -101,8 +101,8 @@ def lm_rows() -> tuple[SystemRow, ...]:
 
 
 def bias_rows() -> tuple[SystemRow, ...]:
-    """The systems with and without the length bias; those without are tuned without it."""
-    return tuple(replace(row, name=row.name.removesuffix(" + bias"), bias=False) for row in PAPER[3:])
+    """The systems of ``better-lm`` without the length bias, and tuned without it."""
+    return tuple(replace(row, name=row.name.replace(" + bias", ""), bias=False) for row in BETTER_LM)
 
 
 def model_rows() -> tuple[SystemRow, ...]:
@@ -173,7 +173,10 @@ def search_rows() -> tuple[SystemRow, ...]:
 
 
 BLOCKS: dict[str, tuple[SystemRow, ...]] = {
-    "table": (*BASELINES, *PAPER, *BIASED),
+    "table": (*BASELINES, DIRECT, WITH_LM, NOISY, FULL, WITH_BIAS),
+    "better-lm": (*BASELINES, DIRECT, WITH_BIAS, *BETTER_LM),
+    "attention": (ATTENTION, ATTENTION_BIAS),
+    "seq2seq": (SEQ2SEQ,),
     "lm-data": lm_rows(),
     "seeds": three_seeds((DIRECT, ATTENTION, FULL), (DIRECT.name, FULL.name)),
     "bias": bias_rows(),
@@ -183,7 +186,6 @@ BLOCKS: dict[str, tuple[SystemRow, ...]] = {
     "back-translation": back_translation_rows(),
     "later": later_rows(),
     "transformer": transformer_rows(),
-    "better-lm": (*BASELINES, ATTENTION, DIRECT, *BIASED, *BETTER_LM),
     "baselines": BASELINES,
 }
 
