@@ -60,7 +60,7 @@ def test_a_measured_row_stands_with_the_block_and_version_that_measured_it() -> 
     lines = translation_lines((DIRECT, "better-lm"), (WITH_LM, "table"))
     assert (
         "Ours: `noisychannel reproduce translation --blocks table,better-lm`, version 0.1.0 at commit 0123456789ab+. "
-        "What is not measured: `noisychannel reproduce translation --blocks table`."
+        "What is not measured: `noisychannel reproduce translation --blocks table,attention,seq2seq`."
     ) in lines
     assert "| direct + LM + bias | 23.33 | 21.00 | +0.00 | +1.00 |" in lines
 
@@ -178,6 +178,6 @@ def test_one_experiment_makes_a_page(tmp_path: Path) -> None:
     text = write_comparison(tmp_path, tmp_path / "page.md")
     assert (tmp_path / "page.md").read_text(encoding="utf-8") == text
     assert "| direct + channel + LM + bias | 26.44 | not measured | +3.11 |  |" in text
-    assert "`noisychannel reproduce translation --blocks table`" in text
+    assert "`noisychannel reproduce translation --blocks table,attention,seq2seq`" in text
     assert "**inflection-sigmorphon2023**, accuracy" in text
     assert "inflection-nouns" in next(line for line in text.splitlines() if line.startswith("Not measured: "))

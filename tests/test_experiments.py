@@ -21,7 +21,7 @@ import sacrebleu
 from noisychannel.cli.main import main
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError, NoisyChannelError
-from noisychannel.experiments import choosing, decoding, scores, training
+from noisychannel.experiments import choosing, decoding, measuring, scores, training
 from noisychannel.experiments.blocks import Block, outputs_file, read_blocks
 from noisychannel.experiments.cache import Cache
 from noisychannel.experiments.decoding import DecodingTask, EntryRecord, NBestEntry, load
@@ -247,6 +247,54 @@ def test_an_interrupted_block_continues(toy: Toy, directory: Path, monkeypatch: 
     ended.clear()
     assert [result.row.name for result in measure(toy, rows)] == ["5", "6", "7", "8"]
     assert set(asked) == {7, 8} - (first - {5, 6, 7})
+
+
+def test_a_stopped_block_keeps_its_rows_and_a_finished_one_replaces_them(
+    toy: Toy, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = copy(toy)
+    other.setup = replace(toy.setup, jobs=1)
+    rows = [replace(DIRECT, name=name, seeds=1, search={"k1": k1, "k2": 2}) for name, k1 in (("a", 9), ("b", 10))]
+    other.rows = lambda block: rows if block == "plain" else []  # type: ignore[method-assign]
+    decode, ended = DecodingTask.decode, [True]
+
+    def failing(self: DecodingTask) -> decoding.PartLists:
+        if ended and self.settings.k1 == 10:
+            raise NoisyChannelError("the lease has ended")
+        return decode(self)
+
+    monkeypatch.setattr(DecodingTask, "decode", failing)
+    with pytest.raises(NoisyChannelError, match="the lease has ended"):
+        run_blocks(other, ["plain"], tmp_path, "toy")
+    design = replace(DESIGN, blocks={"plain": tuple(rows)}, examples=("", ""), baselines={}, published={})
+    (unfinished,) = read_blocks(tmp_path, "toy")
+    merged = merge(design, [unfinished])
+    assert unfinished.name == "plain (unfinished)"
+    assert [row["name"] for row in merged["rows"]] == ["a"]
+    assert merged["not measured"] == {"plain": ["b"]}
+    assert "| plain (unfinished) | 1 |" in "\n".join(markdown(merged))
+
+    ended.clear()
+    run_blocks(other, ["plain"], tmp_path, "toy")
+    (finished,) = read_blocks(tmp_path, "toy")
+    assert finished.name == "plain"
+    assert [row["name"] for row in finished.rows] == ["a", "b"]
+    assert finished.rows[0] == unfinished.rows[0]
+    assert finished.outputs(0) == unfinished.outputs(0)
+    assert not list(tmp_path.glob("*unfinished*"))
+
+
+def test_rows_are_kept_while_others_are_measured(toy: Toy, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is never the whole: that is the result."""
+    monkeypatch.setattr(measuring, "KEEP_EVERY", 0.0)
+    kept: list[list[str]] = []
+    rows = [replace(DIRECT, name=str(k1), seeds=1, search={"k1": k1, "k2": 2}) for k1 in (11, 12, 13)]
+    single = copy(toy)
+    single.setup = replace(toy.setup, jobs=1)
+    results = measure(single, rows, keep=lambda results: kept.append([result.row.name for result in results]))
+    assert [result.row.name for result in results] == ["11", "12", "13"]
+    assert kept
+    assert all(0 < len(names) < 3 for names in kept)
 
 
 def test_parts_have_vocabularies_of_their_own(toy: Toy, directory: Path) -> None:
@@ -618,7 +666,7 @@ def test_parts_reported_separately_have_a_table_each(blocks: dict[str, Block], t
     merged = merge(design, [Block(plain, blocks["plain"].items, blocks["plain"].n_best)])
     text = "\n".join(markdown(merged))
     assert text.count("| system | chrf |") == 2
-    assert "**doubled** (20 items)" in text
+    assert "**doubled** (20 items, up to 2 references for each)" in text
     for row in merged["rows"]:
         part = row["scores"]["chrf"]["parts"]["doubled"]
         assert f"| {row['name']} | {part['score']:.2f}" in text

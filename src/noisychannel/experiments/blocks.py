@@ -6,6 +6,9 @@
 A line has ``part``, ``item`` (its number in the part), what ``Item`` has, and
 ``outputs``: a list of ``{"row", "seed", "n_best"}``. ``row`` counts the rows of the first file; an output of an n-best
 list has its text and terms, and the best may have its alignment. The two files are enough to compute every score again.
+
+While a block is measured, the rows that it has so far are kept in the same way, in EXPERIMENT.BLOCK.unfinished.json and
+the file beside it. They are removed when the block is finished.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ NBest = dict[int, dict[ItemKey, list[NBestEntry]]]
 
 
 AGAIN = "measure it again"
+UNFINISHED = " (unfinished)"
+"""Stands after the name of a block that does not have all its rows yet."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class BlockRecord(Record):
     tuned: str
     seconds: dict[str, float]
     rows: list[RowRecord]
+    unfinished: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,8 +114,18 @@ class Block:
     """For each row of the record."""
 
     @property
-    def name(self) -> str:
+    def block(self) -> str:
+        """Its name in the design."""
         return str(self.record["block"])
+
+    @property
+    def unfinished(self) -> bool:
+        return bool(self.record.get("unfinished"))
+
+    @property
+    def name(self) -> str:
+        """In results, where an unfinished block may stand beside an earlier one with all rows."""
+        return self.block + (UNFINISHED if self.unfinished else "")
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -144,13 +160,18 @@ class Block:
             parts.setdefault(part, []).append(item)
         return list(parts.items())
 
-    def write(self, directory: Path, stem: str) -> None:
-        """``stem``: the name of the experiment, with ``-quick`` if it is a quick one."""
+    def write(self, directory: Path, stem: str) -> Path:
+        """Both files; the first of them. ``stem``: the name of the experiment, with ``-quick`` if it is a quick one."""
         directory.mkdir(parents=True, exist_ok=True)
-        file = directory / f"{stem}.{self.name}.json"
+        finished, unfinished = (directory / f"{stem}.{self.block}{ending}.json" for ending in ("", ".unfinished"))
+        file = unfinished if self.unfinished else finished
         lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in self._lines())
-        write_bytes(outputs_file(file), lzma.compress(lines.encode(), preset=9))
+        write_bytes(outputs_file(file), lzma.compress(lines.encode(), preset=1 if self.unfinished else 9))
         write_text(file, json.dumps(self.record, ensure_ascii=False, indent=1) + "\n")
+        if not self.unfinished:
+            for old in (unfinished, outputs_file(unfinished)):
+                old.unlink(missing_ok=True)
+        return file
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         for key, item in self.items.items():

@@ -7,8 +7,9 @@ if its own row is not measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +34,8 @@ TuningKey = tuple[
     str, bool, tuple[str, int | None, int | None], tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]
 ]
 """System, bias, data, models and search: rows that have them in common share their weights."""
+KEEP_EVERY = 30.0
+"""Seconds between two times at which the rows measured so far are kept."""
 ALL_SEEDS = 0
 """In the place of a seed: what all seeds chose together."""
 
@@ -63,8 +66,16 @@ class RowResult:
         return None if borrowed else self.tuned.dev_score
 
 
-def measure(experiment: Experiment, rows: Sequence[SystemRow], held_out: HeldOutName = "test") -> list[RowResult]:
-    """Measure these rows on dev or test. What an earlier command measured with the same models is used again."""
+def measure(
+    experiment: Experiment,
+    rows: Sequence[SystemRow],
+    held_out: HeldOutName = "test",
+    keep: Callable[[list[RowResult]], None] | None = None,
+) -> list[RowResult]:
+    """Measure these rows on dev or test. What an earlier command measured with the same models is used again.
+
+    ``keep`` is called with the rows that are measured, every half minute and when an error ends the others.
+    """
     scorer = RowScorer(experiment.design, [(part.name, part.held_out(held_out)) for part in experiment.parts])
     every = all_rows(experiment, rows)
     wanted = rows_to_tune(rows, every)
@@ -89,14 +100,28 @@ def measure(experiment: Experiment, rows: Sequence[SystemRow], held_out: HeldOut
             for choice in choices.values():
                 choice.add_done_callback(lambda _: advance(1))
             waiting.append(threads.submit(measuring.collect, row, tuning, choices))
+        kept = time.monotonic()
         try:
-            return [future.result() for future in waiting]
+            for future in as_completed(waiting):
+                future.result()
+                some = len(measured := _measured(waiting)) < len(waiting)
+                if keep is not None and some and time.monotonic() - kept >= KEEP_EVERY:
+                    keep(measured)
+                    kept = time.monotonic()
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 kill_children()
             for executor in (threads, pool):
                 executor.shutdown(wait=False, cancel_futures=True)
+            if keep is not None and (measured := _measured(waiting)):
+                keep(measured)
             raise
+        return _measured(waiting)
+
+
+def _measured(rows: Sequence[Future[RowResult]]) -> list[RowResult]:
+    """Those of the rows that are measured, in their order."""
+    return [row.result() for row in rows if row.done() and not row.cancelled() and row.exception() is None]
 
 
 def all_rows(experiment: Experiment, rows: Sequence[SystemRow]) -> dict[tuple[str, str], SystemRow]:

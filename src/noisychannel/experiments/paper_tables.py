@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from noisychannel.experiments.blocks import UNFINISHED
 from noisychannel.experiments.design import Design
 from noisychannel.experiments.merged import row_label
 from noisychannel.experiments.registry import EXPERIMENTS
@@ -119,7 +120,7 @@ def _commands(design: Design, labels: Sequence[str], records: Mapping[str, Mappi
     versions: dict[str, set[str]] = {}
     for record in (records[label] for label in labels if label in records):
         version = f"version {record['noisychannel']} at commit {short_commit(record['commit'])}"
-        versions.setdefault(version, set()).add(record["block"])
+        versions.setdefault(version, set()).add(record["block"].removesuffix(UNFINISHED))
     missing, left = set(), set(labels) - set(records)
     for block, rows in design.blocks.items():
         if found := left & {row.label for row in rows}:

@@ -104,7 +104,7 @@ def check_same_pairs(design: Design, whole: Block, block: Block) -> None:
 def in_order(design: Design, blocks: Sequence[Block]) -> list[Block]:
     """In the order of the design; others last."""
     order = list(design.blocks)
-    return sorted(blocks, key=lambda block: order.index(block.name) if block.name in order else len(order))
+    return sorted(blocks, key=lambda block: order.index(block.block) if block.block in order else len(order))
 
 
 def _nouns(design: Design) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,10 @@ from noisychannel.runs import RunDirectory
 
 
 def run_blocks(experiment: Experiment, names: Sequence[str], directory: Path, stem: str) -> list[Block]:
-    """Run these blocks one after another, and write each to ``directory`` as soon as it is finished."""
+    """Run these blocks one after another, and write each to ``directory`` as soon as it is finished.
+
+    Until then the rows that are measured are there as an unfinished block.
+    """
     choose_device(experiment.setup.device)  # refused now rather than after an hour
     measured = [name for name in names if experiment.rows(name)]
     for name in names:
@@ -36,7 +39,7 @@ def run_blocks(experiment: Experiment, names: Sequence[str], directory: Path, st
         raise BadInputError(f"no row of {', '.join(names)} applies to this data; name other blocks")
     blocks = []
     for name in measured:
-        block = run_block(experiment, name)
+        block = run_block(experiment, name, lambda unfinished: unfinished.write(directory, stem))
         block.write(directory, stem)
         blocks.append(block)
     return blocks
@@ -52,8 +55,11 @@ def block_estimate(experiment: Experiment, name: str) -> Estimate | None:
     return estimate(experiment, rows, list(needed_runs(experiment, rows)), list(tuned))
 
 
-def run_block(experiment: Experiment, name: str) -> Block:
-    """Train, tune, decode and score the rows of one block. What is finished already is not repeated."""
+def run_block(experiment: Experiment, name: str, keep: Callable[[Block], object] = lambda unfinished: None) -> Block:
+    """Train, tune, decode and score the rows of one block. What is finished already is not repeated.
+
+    ``keep`` is given the block with the rows that it has so far, from time to time.
+    """
     began = time.monotonic()
     experiment = experiment.for_block(name)
     experiment.prepare(name)
@@ -61,12 +67,27 @@ def run_block(experiment: Experiment, name: str) -> Block:
     runs = needed_runs(experiment, rows)
     experiment.train(list(runs))
     trained = time.monotonic()
-    results = measure(experiment, rows)
-    seconds = {"training": trained - began, "tuning and decoding": time.monotonic() - trained}
+
+    def block(results: Sequence[RowResult]) -> Block:
+        seconds = {"training": trained - began, "tuning and decoding": time.monotonic() - trained}
+        return _block(experiment, name, results, runs, seconds, unfinished=len(results) < len(rows))
+
+    return block(measure(experiment, rows, keep=lambda results: keep(block(results))))
+
+
+def _block(
+    experiment: Experiment,
+    name: str,
+    results: Sequence[RowResult],
+    runs: Mapping[str, Sequence[str]],
+    seconds: Mapping[str, float],
+    unfinished: bool,
+) -> Block:
     record: dict[str, Any] = {
         "format": FORMAT,
         "experiment": experiment.design.name,
         "block": name,
+        **({"unfinished": True} if unfinished else {}),
         **provenance(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device_name(experiment.setup.device),
