@@ -70,7 +70,7 @@ def measure(
     experiment: Experiment,
     rows: Sequence[SystemRow],
     held_out: HeldOutName = "test",
-    keep: Callable[[list[RowResult]], None] | None = None,
+    keep: Callable[[list[RowResult]], object] | None = None,
 ) -> list[RowResult]:
     """Measure these rows on dev or test. What an earlier command measured with the same models is used again.
 
