@@ -7,8 +7,10 @@ import lzma
 import math
 import os
 import sys
+import threading
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
@@ -21,7 +23,7 @@ import sacrebleu
 from noisychannel.cli.main import main
 from noisychannel.decode.objective import Weights
 from noisychannel.errors import BadInputError, NoisyChannelError
-from noisychannel.experiments import choosing, decoding, measuring, scores, training
+from noisychannel.experiments import choosing, decoding, measuring, scores, shares, training
 from noisychannel.experiments.blocks import Block, outputs_file, read_blocks
 from noisychannel.experiments.cache import Cache
 from noisychannel.experiments.decoding import DecodingTask, EntryRecord, NBestEntry, load
@@ -302,11 +304,48 @@ def test_parts_have_vocabularies_of_their_own(toy: Toy, directory: Path) -> None
     assert set(doubled) - set(copied) == {"u"}
 
 
+def test_shares_of_the_items_give_what_all_items_give(
+    toy: Toy, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three processes, which take turns in this one."""
+    rows = toy.rows("larger")[:2]
+    expected = measure(toy, rows)
+    three, asked, turn = Toy(toy.setup.work), list[int](), threading.Lock()
+    three.setup = replace(three.setup, jobs=3)
+    decode_items = decoding.decode_items
+
+    def counting(model: object, texts: Sequence[str], *arguments: object) -> object:
+        asked.append(len(texts))
+        return decode_items(model, texts, *arguments)  # type: ignore[arg-type]
+
+    class Turns(measuring._SameProcess):
+        def submit(self, fn: object, /, *args: object, **kwargs: object) -> object:  # type: ignore[override]
+            with turn:
+                return super().submit(fn, *args, **kwargs)
+
+    monkeypatch.setattr(measuring, "_processes", lambda number, here: nullcontext(Turns()))
+    monkeypatch.setattr(decoding, "decode_items", counting)
+    monkeypatch.setattr(shares, "FEWEST", 1)
+    monkeypatch.setattr(Cache, "_file", lambda self, key: tmp_path / key)
+    results = measure(three, rows)
+    for one, other in zip(results, expected, strict=True):
+        assert one.scores == other.scores
+        assert [choice.lists.best_texts() for choice in one.choices.values()] == [
+            choice.lists.best_texts() for choice in other.choices.values()
+        ]
+        if one.tuned and other.tuned:  # the terms may differ in their last digits: the batches were others
+            assert one.tuned.dev_score == other.tuned.dev_score
+            assert one.tuned.weights.by_name() == pytest.approx(other.tuned.weights.by_name(), rel=1e-3)
+    assert asked
+    assert max(asked) < 20, "no share has all items of a part"
+
+
 @pytest.mark.long  # processes that import torch
 def test_processes_measure_what_one_process_does(
     toy: Toy, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = toy.rows("larger")
+    monkeypatch.setattr(shares, "FEWEST", 1)
     expected = [result.scores for result in measure(toy, rows)]
     two = Toy(toy.setup.work)
     two.setup = replace(two.setup, jobs=2)

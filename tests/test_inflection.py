@@ -247,7 +247,7 @@ def test_a_repeated_block_trains_and_tunes_nothing(
     experiment: Inflection, results: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "_train", lambda group: pytest.fail("nothing is left to train"))
-    monkeypatch.setattr(TuningTask, "tune", lambda self, smaller: pytest.fail("nothing is left to tune"))
+    monkeypatch.setattr(TuningTask, "tune", lambda *arguments: pytest.fail("nothing is left to tune"))
     again = run_block(Wiktionary("verb", experiment.setup, TINY, TINY_DESIGN), "further")
     recorded = named(results)
     for row in again.rows:

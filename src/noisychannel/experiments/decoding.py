@@ -2,13 +2,16 @@
 
 An n-best list that is kept has the text of each output, its terms and whether it is complete, and if asked for the
 alignment of the best; never its ids, because every run may have a vocabulary of its own.
+
+A process keeps the models of its last tasks: the next one often needs them again.
 """
 
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -22,12 +25,15 @@ from noisychannel.evaluation.decoding import with_all_terms
 from noisychannel.evaluation.held_out import HeldOut
 from noisychannel.experiments.experiment import ModelSet
 from noisychannel.experiments.items import Item
+from noisychannel.experiments.shares import Share, divide, select
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.outputs import Output
 from noisychannel.schemas import InfiniteRecord
 
 DIGITS = 4
 """Decimals of the terms that are kept, in nats."""
+KEPT_BYTES = 1 << 30
+"""Of models that a process keeps, beside those that it needs."""
 
 
 class NBestEntry(NamedTuple):
@@ -83,12 +89,26 @@ class PartLists(NamedTuple):
         return [best[0].text for lists in self.parts for best in lists]
 
 
+_kept: OrderedDict[object, tuple[NoisyChannel, int]] = OrderedDict()
+"""Models that were loaded, with the bytes of their files; those that were used last are at the end."""
+
+
 def load(models: ModelSet, weights: Weights, settings: SearchSettings, device: str) -> NoisyChannel:
-    """The models, ready to decode."""
-    run = models.roles[0][1]
-    return NoisyChannel.load(
-        run, weights=weights, settings=settings, device=device, roles=dict(models.roles), terms=dict(models.terms)
-    )
+    """The models, ready to decode. Further terms of weight zero are not among them."""
+    files = [file.stat() for file in models.files()]
+    times = tuple(file.st_mtime_ns for file in files)
+    terms = frozenset(name for name, weight in weights.extra.items() if weight)
+    key = models, times, terms, device
+    if key not in _kept:
+        run, roles = models.roles[0][1], dict(models.roles)
+        model = NoisyChannel.load(
+            run, weights=weights, settings=settings, device=device, roles=roles, terms=dict(models.terms)
+        )
+        _kept[key] = model, sum(file.st_size for file in files)
+    _kept.move_to_end(key)
+    while sum(size for _, size in _kept.values()) > KEPT_BYTES and len(_kept) > 1:
+        _kept.popitem(last=False)
+    return _kept[key][0].reweighted(weights, settings)
 
 
 def features_of(models: ModelSet, items: Sequence[Item]) -> list[tuple[str, ...]]:
@@ -132,6 +152,13 @@ class DecodingTask:
     keep_terms: bool = True
     keep_alignments: bool = False
     """Whether the best output of each item is kept with its alignment."""
+    loaded_for: Weights | None = None
+    """Weights whose further terms are computed, also if ``weights`` are zero for them; ``weights`` if None."""
+
+    def divided(self, number: int) -> list[tuple[Share, DecodingTask]]:
+        """At most so many tasks that decode everything together, each with its share of the items."""
+        shares = divide(self.models, self.items, number)
+        return [(share, replace(self, items=select(self.items, share))) for share in shares]
 
     def decode(self) -> PartLists:
         return kept(self.decode_outputs(), self.keep_terms)
@@ -145,9 +172,13 @@ class DecodingTask:
         try:
             for models, group in groupby(zip(self.models, self.items, strict=True), key=itemgetter(0)):
                 of_parts = [items for _, items in group]
-                model = load(models, self.weights, self.settings, self.device)
-                began = time.perf_counter()
                 items = list(chain.from_iterable(of_parts))
+                if not items:
+                    parts, aligned = parts + [[] for _ in of_parts], aligned + [[] for _ in of_parts]
+                    continue
+                model = load(models, self.loaded_for or self.weights, self.settings, self.device)
+                model = model.reweighted(self.weights)
+                began = time.perf_counter()
                 texts, features = [item.input for item in items], features_of(models, items)
                 outputs = decode_items(model, texts, features, self.n_best, self.batch_size)
                 seconds += time.perf_counter() - began

@@ -25,7 +25,9 @@ from noisychannel.experiments.experiment import Experiment
 from noisychannel.experiments.items import HeldOutName
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.scores import RowScorer
-from noisychannel.experiments.tuning import TuningTask
+from noisychannel.experiments.shares import join
+from noisychannel.experiments.tuning import N_BEST as TUNED_ON
+from noisychannel.experiments.tuning import Found, TuningTask
 from noisychannel.processes import BOUND, kill_children
 from noisychannel.training.jobs import choose_processes, cores
 from noisychannel.tuning import TuningResult
@@ -82,12 +84,13 @@ def measure(
     # On one thread everything is done in the order of submission, in which nothing waits for what comes later.
     number = 1 if experiment.setup.jobs == 1 else len(wanted) + sum(1 + len(experiment.seeds(row)) for row in rows)
     tasks = len(wanted) + sum(len(_seeds(experiment, row)) for row in rows)
+    processes = experiment.setup.jobs or choose_processes(cores(), choose_device(experiment.setup.device))
     with (
         experiment.setup.reporter.counting("tune and decode, tasks", tasks) as advance,
-        _processes(experiment) as pool,
+        _processes(processes, experiment.setup.jobs == 1) as pool,
         ThreadPoolExecutor(max(1, number)) as threads,
     ):
-        measuring = _Measuring(experiment, pool, Cache(experiment.setup.work), scorer, held_out)
+        measuring = _Measuring(experiment, pool, processes, Cache(experiment.setup.work), scorer, held_out)
         tuned: dict[TuningKey, Future[TuningResult]] = {}
         for key, row in wanted.items():
             smaller = [tuned[other] for other, its in wanted.items() if other in tuned and is_smaller(its, row)]
@@ -189,6 +192,8 @@ class _Measuring:
 
     experiment: Experiment
     pool: Executor
+    processes: int
+    """Of the pool."""
     cache: Cache
     scorer: RowScorer
     held_out: HeldOutName
@@ -196,20 +201,21 @@ class _Measuring:
     def tune(self, row: SystemRow, smaller: Sequence[Future[TuningResult]]) -> TuningResult:
         experiment, settings = self.experiment, self.experiment.settings
         known = [future.result().weights for future in smaller]
-        parts = experiment.tuning_parts
-        task = TuningTask(
-            system=row.make_system(),
+        parts, system = experiment.tuning_parts, row.make_system()
+        dev = DecodingTask(
             models=tuple(experiment.models(row, settings.seeds[0], part) for part in parts),
             items=tuple(part.dev for part in parts),
-            metric=self.scorer.metrics[experiment.design.metrics[0]],
+            weights=system.start,
             settings=replace(settings.tuning, **row.search),
-            iterations=settings.iterations,
+            n_best=TUNED_ON,
             batch_size=settings.decoding_batch,
             device=experiment.setup.device,
+            loaded_for=system.start,
         )
-        asked = ("tune", task.system, task.items, task.settings, task.iterations, task.device)
-        key = self.cache.key(task.models, *asked, task.metric.signature, known)
-        return self.cache.tuning(key, row.label, lambda: self.pool.submit(task.tune, known).result())
+        task = TuningTask(system, dev, self.scorer.metrics[experiment.design.metrics[0]], settings.iterations)
+        asked = ("tune", system, dev.items, dev.settings, task.iterations, dev.device)
+        key = self.cache.key(dev.models, *asked, task.metric.signature, known)
+        return self.cache.tuning(key, row.label, lambda: task.tune(known, self._outputs))
 
     def choose(self, row: SystemRow, seed: int, tuning: Future[TuningResult] | None) -> Choice:
         if row.baseline:
@@ -262,9 +268,21 @@ class _Measuring:
     def _decode(self, row: SystemRow, seed: int, weights: Weights) -> Choice:
         n_best = self.experiment.settings.n_best if seed == self.experiment.settings.seeds[0] else 1
         task = self._task(row, seed, weights, n_best, self.held_out)
-        return self.cache.choice(
-            self._key("decode", task), row.label, lambda: Choice(self.pool.submit(task.decode).result(), weights)
-        )
+        return self.cache.choice(self._key("decode", task), row.label, lambda: Choice(self._lists(task), weights))
+
+    def _lists(self, task: DecodingTask) -> PartLists:
+        """Decoded by all processes together."""
+        divided = task.divided(self.processes)
+        waiting = [self.pool.submit(one.decode) for _, one in divided]
+        lists = [future.result() for future in waiting]
+        parts = join([share for share, _ in divided], [one.parts for one in lists])
+        return PartLists(parts, sum(one.seconds for one in lists))
+
+    def _outputs(self, task: DecodingTask) -> Found:
+        """The same, with ids."""
+        divided = task.divided(self.processes)
+        waiting = [self.pool.submit(one.decode_outputs) for _, one in divided]
+        return join([share for share, _ in divided], [future.result().parts for future in waiting])
 
     def _ensemble(self, row: SystemRow, weights: Weights) -> Choice:
         tasks = [self._task(row, seed, weights, 1, self.held_out) for seed in self.experiment.seeds(row)]
@@ -303,13 +321,11 @@ def _seeds(experiment: Experiment, row: SystemRow) -> tuple[int, ...]:
 
 
 @contextmanager
-def _processes(experiment: Experiment) -> Iterator[Executor]:
-    """One process for each core, at most eight on a GPU; only this process if the experiment has one job."""
-    jobs = experiment.setup.jobs
-    if jobs == 1:
+def _processes(number: int, here: bool) -> Iterator[Executor]:
+    """So many processes, or this one."""
+    if here:
         yield _SameProcess()
         return
-    number = jobs or choose_processes(cores(), choose_device(experiment.setup.device))
     with ProcessPoolExecutor(number, BOUND, torch.set_num_threads, (max(1, cores() // number),)) as pool:
         yield pool
 

@@ -1,25 +1,21 @@
 """Tuning the weights of a row on dev items of several parts, whose models may have vocabularies of their own.
 
 Weights are tuned once for each system, choice of data and of models, with the models of the first seed. All parts and
-seeds then share them.
+seeds then share them. The caller says who decodes: several processes, each a share of the items, if it has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
+from itertools import chain
 from typing import Any
-
-import torch
 
 from noisychannel.decode.hypothesis import Hypothesis
 from noisychannel.decode.objective import Weights
-from noisychannel.decode.settings import SearchSettings
 from noisychannel.evaluation.metrics import Metric
-from noisychannel.experiments.decoding import decode_items, features_of, load
-from noisychannel.experiments.experiment import ModelSet
-from noisychannel.experiments.items import Item
+from noisychannel.experiments.decoding import DecodingTask
 from noisychannel.outputs import Output
 from noisychannel.schemas import Record
 from noisychannel.systems import System
@@ -29,44 +25,35 @@ N_BEST = 10
 """Outputs of each dev item that join the pool."""
 
 
+Found = list[list[list[Output]]]
+"""For each part and item, the best outputs, with their ids."""
+
+
 @dataclass(frozen=True)
 class TuningTask:
-    """Dev items whose weights are to be tuned. A process can be told to do it."""
+    """Dev items whose weights are to be tuned."""
 
     system: System
-    models: tuple[ModelSet, ...]
-    """One set for each part."""
-    items: tuple[tuple[Item, ...], ...]
+    dev: DecodingTask
+    """How the dev items of all parts are decoded; its weights are those to start from."""
     metric: Metric
-    settings: SearchSettings
     iterations: int
-    batch_size: int
-    device: str
 
-    def tune(self, smaller: Sequence[Weights]) -> TuningResult:
+    def tune(self, smaller: Sequence[Weights], decode: Callable[[DecodingTask], Found]) -> TuningResult:
         """``smaller``: weights of systems that this one contains; it starts from them, too."""
-        try:
-            return self._tune([self.system.weights(weights.by_name()) for weights in smaller])
-        finally:
-            torch.cuda.empty_cache()  # other processes use the same GPU
-
-    def _tune(self, known: Sequence[Weights]) -> TuningResult:
-        loaded = [load(models, self.system.start, self.settings, self.device) for models in self.models]
-        references = [item.references for items in self.items for item in items]
+        known = [self.system.weights(weights.by_name()) for weights in smaller]
+        references = [item.references for items in self.dev.items for item in items]
         texts: list[dict[tuple[int, ...], str]] = [{} for _ in references]
         pool = CandidatePool(self.metric, references, [known.__getitem__ for known in texts])
 
         @cache
-        def decode(weights: Weights) -> list[list[Hypothesis]]:
-            decoded: list[list[Output]] = []
-            for model, models, items in zip(loaded, self.models, self.items, strict=True):
-                inputs, features = [item.input for item in items], features_of(models, items)
-                decoded += decode_items(model.reweighted(weights), inputs, features, N_BEST, self.batch_size)
-            for known, best in zip(texts, decoded, strict=True):
+        def hypotheses(weights: Weights) -> list[list[Hypothesis]]:
+            found = list(chain.from_iterable(decode(replace(self.dev, weights=weights))))
+            for known, best in zip(texts, found, strict=True):
                 known |= {output.hypothesis.tokens: output.text for output in best}
-            return [[output.hypothesis for output in best] for best in decoded]
+            return [[output.hypothesis for output in best] for best in found]
 
-        return tune(self.system, decode, pool, self.iterations, known=known)
+        return tune(self.system, hypotheses, pool, self.iterations, known=known)
 
 
 def tuning_record(result: TuningResult) -> dict[str, Any]:
