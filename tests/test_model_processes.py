@@ -8,8 +8,10 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,6 +52,24 @@ def test_outputs_are_the_same_and_no_process_is_left(model: NoisyChannel) -> Non
     before = children()
     assert decoded(model, 2) == decoded(model, 1) == (model.batch(WORDS, 2, batch_size=2), {})
     assert children() == before
+
+
+def test_processes_that_are_not_forked_load_the_models_again(
+    model: NoisyChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noisychannel.model_processes.sys", SimpleNamespace(platform="darwin"))
+    assert ModelProcesses(model).processes == ModelProcesses(model, 2).processes == 1, "nothing to load"
+    load = partial(NoisyChannel.load, "demo", device="cpu")
+    assert ModelProcesses(model, None, load).processes == 1, "they take long to start, so one must ask for them"
+    with ModelProcesses(model, 2, load) as copies:
+        found = copies.batch(WORDS, 2, [[] for _ in WORDS], 2, True, lambda place, reason: None, True)
+        with pytest.raises(ValueError, match="n_best"):
+            copies.batch(WORDS, 0, [[] for _ in WORDS], 2, False, lambda place, reason: None, False)
+        made = {str(copy.process) for copy in copies._copies}
+        assert len(made) == 2
+        assert made <= set(children())
+    assert found == model.batch(WORDS, 2, batch_size=2)
+    assert not made & set(children())
 
 
 def test_an_input_that_fits_only_here_is_decoded_here_and_one_that_fits_nowhere_is_refused(model: NoisyChannel) -> None:

@@ -1,7 +1,7 @@
-"""Copies of this process that decode with its models: on a CPU one core each, which is faster than one search on all.
+"""Copies of this process that decode with its models. A search keeps neither a GPU nor several cores busy.
 
-A copy is made by fork, so it has the models at once and shares their memory. It works in one thread: the threads of a
-process do not survive a fork. It ends with its parent.
+On a CPU a copy is made by fork, so it has the models at once and shares their memory. A GPU does not survive a fork, so
+a copy is a new process that loads the models again. A copy works in one thread and ends with its parent.
 """
 
 from __future__ import annotations
@@ -14,32 +14,30 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import NamedTuple
 
 import torch
 
-from noisychannel.decode.memory import DEFAULT_GIB, Refuse, SearchTooLargeError
+from noisychannel.decode.memory import GIB, Refuse, SearchTooLargeError, room_of
 from noisychannel.errors import NoisyChannelError
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.outputs import Output
-from noisychannel.processes import STOPPING
+from noisychannel.processes import BOUND, STOPPING, start_shielded
 
 MOST_PROCESSES = 8
 """Unless the caller asks for more: a stream has so many batches in memory."""
 
 
-def default_processes() -> int:
-    """One for each core that PyTorch would use, within reason."""
-    return min(torch.get_num_threads(), MOST_PROCESSES)
-
-
 class _Copy(NamedTuple):
     process: int
     connection: Connection
+    join: Callable[[], object]
+    """Waits until the process has ended."""
 
 
 class _Call(NamedTuple):
@@ -97,11 +95,19 @@ class _Task(NamedTuple):
 class ModelProcesses:
     """Decodes like ``NoisyChannel.batch``, in several processes if that can be faster. Outputs are the same."""
 
-    def __init__(self, model: NoisyChannel, processes: int) -> None:
-        """At most so many; one decodes in this process, as on a GPU and on systems other than Linux."""
-        self.model = model
-        able = sys.platform == "linux" and model.decoder.device.type == "cpu"
-        self.processes = processes if able else 1
+    def __init__(
+        self, model: NoisyChannel, processes: int | None = None, load: Callable[[], NoisyChannel] | None = None
+    ) -> None:
+        """At most so many; one decodes in this process. If no number is given, one for each core that PyTorch would
+        use, within reason, but only one if copies cannot be made by fork: on a GPU, and on systems other than Linux.
+
+        ``load`` gives the same model in a new process, so it must be something that can be pickled. Without it,
+        there are no copies that are not made by fork.
+        """
+        self.model, self.load = model, load
+        self._forks = sys.platform == "linux" and model.decoder.device.type == "cpu"
+        usual = min(torch.get_num_threads(), MOST_PROCESSES) if self._forks else 1
+        self.processes = (processes or usual) if self._forks or load is not None else 1
         self._copies: list[_Copy] = []
         self._idle: list[_Copy] = []
         self._busy: dict[Connection, tuple[_Copy, _Task]] = {}
@@ -183,7 +189,7 @@ class ModelProcesses:
         """End the copies."""
         for copy in self._copies:
             copy.connection.close()
-            os.waitpid(copy.process, 0)
+            copy.join()
         self._copies, self._idle, self._busy = [], [], {}
         self._tasks.clear()
 
@@ -194,22 +200,34 @@ class ModelProcesses:
         self.close()
 
     def _start(self) -> None:
+        share = room_of(self.model.settings, self.model.decoder.device) / GIB / self.processes
+        for _ in range(self.processes):
+            self._copies.append(self._fork(share) if self._forks else self._spawn(share))
+        self._idle = list(self._copies)
+
+    def _fork(self, memory: float) -> _Copy:
         sys.stdout.flush()
         sys.stderr.flush()
         gc.freeze()  # collecting garbage writes to every object, so a copy would copy the memory of the models
-        for _ in range(self.processes):
-            ours, theirs = Pipe()
-            with warnings.catch_warnings():
-                # Of threads that do not survive the fork: a copy works in one thread.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                process = os.fork()
-            if process == 0:
-                for other in (ours, *(copy.connection for copy in self._copies)):
-                    other.close()
-                _decode_for_parent(self.model, theirs, self.processes)
-            theirs.close()
-            self._copies.append(_Copy(process, ours))
-        self._idle = list(self._copies)
+        ours, theirs = Pipe()
+        with warnings.catch_warnings():
+            # Of threads that do not survive the fork: a copy works in one thread.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process = os.fork()
+        if process == 0:
+            for other in (ours, *(copy.connection for copy in self._copies)):
+                other.close()
+            _decode_for_parent(lambda: self.model, theirs, memory)
+        theirs.close()
+        return _Copy(process, ours, partial(os.waitpid, process, 0))
+
+    def _spawn(self, memory: float) -> _Copy:
+        ours, theirs = BOUND.Pipe()
+        process = BOUND.Process(target=_decode_for_parent, args=(self.load, theirs, memory))
+        start_shielded(process)
+        theirs.close()
+        assert process.pid is not None
+        return _Copy(process.pid, ours, process.join)
 
 
 def _received(connection: Connection) -> tuple[list[list[Output]], list[int], BaseException | None]:
@@ -232,19 +250,17 @@ def _send(connection: Connection, what: object) -> None:
         connection.send(what)
 
 
-def _decode_for_parent(model: NoisyChannel, connection: Connection, processes: int) -> None:
-    """The whole life of a copy: it never returns."""
+def _decode_for_parent(load: Callable[[], NoisyChannel], connection: Connection, memory: float) -> None:
+    """The whole life of a copy, whose searches may use so many GiB: it never returns."""
     try:
         for number in STOPPING:  # its parent decides
             signal.signal(number, signal.SIG_IGN)
         torch.set_num_threads(1)
-        settings = model.settings
-        share = (DEFAULT_GIB if settings.memory is None else settings.memory) / processes
-        confidence = model.confidence
-        model = model.reweighted(model.weights, replace(settings, memory=share), confidence)
         inbox: list[_Call] = []
         arrived = threading.Semaphore(0)
         threading.Thread(target=_read, args=(connection, inbox, arrived), daemon=True).start()
+        model = load()
+        model = model.reweighted(model.weights, replace(model.settings, memory=memory), model.confidence)
         while True:
             arrived.acquire()
             connection.send(_answer(model, inbox.pop(0)))

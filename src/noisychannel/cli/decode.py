@@ -21,12 +21,12 @@ from noisychannel.errors import BadInputError, command_line
 from noisychannel.explanation import explain
 from noisychannel.json_lines import json_line
 from noisychannel.loading import load_tuned
-from noisychannel.model_processes import ModelProcesses, default_processes
+from noisychannel.model_processes import ModelProcesses
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.output_file import OutputFile
 from noisychannel.outputs import Output
 from noisychannel.processes import loaded_for_good
-from noisychannel.reporting import Reporter
+from noisychannel.reporting import Reporter, Silent
 from noisychannel.runs import RunDirectory
 from noisychannel.simultaneous import MARGIN, OnlineLines, OnlineStep, online_records
 from noisychannel.streams import LineDecoder, StreamOptions, content_of
@@ -103,8 +103,8 @@ class DecodeCommand(StreamOptions, SearchSettings):
         rerank: A file of given outputs to rank, instead of searching.
         output: Write to this file instead of standard output. An existing file is not replaced.
         resume: Continue the output file; what is complete stays as it is.
-        jobs: Processes that decode batches of lines at the same time, on a CPU. If not set, one for each core, at most
-            8. Outputs are the same.
+        jobs: Processes that decode batches of lines at the same time. If not set, one on a GPU, and on a CPU one for
+            each core, at most 8. Outputs are the same; on a GPU scores may differ in their last digits.
         device: auto takes a GPU if there is one.
     """
 
@@ -132,11 +132,13 @@ def run(words: list[str]) -> int:
     check_together(options)
     reporter, directory = TerminalReporter(), RunDirectory.open_finished(Path(options.run))
     output = None if options.output is None else OutputFile(Path(options.output), options.resume)
-    model = load(directory, options, given_values(DecodeCommand, words, POSITIONAL), reporter)
+    given = given_values(DecodeCommand, words, POSITIONAL)
+    model = load(directory, options, given, reporter)
     check_confidence(options, directory, model, reporter)
     detailed = options.json or options.explain
     confident = detailed or options.confidence or options.unsure is not None
-    with loaded_for_good(), ModelProcesses(model, options.jobs or default_processes()) as processes:
+    again = partial(load_again, options, given)
+    with loaded_for_good(), ModelProcesses(model, options.jobs, again) as processes:
         decoder = LineDecoder(model, directory.data_config, options, reporter.warn, detailed, confident, processes)
         if options.online:
             print_steps(decoder, options, reporter)
@@ -218,6 +220,11 @@ def load(directory: RunDirectory, options: DecodeCommand, given: Mapping[str, An
     reranks, per_symbol = options.rerank is not None, model.settings.per_symbol
     check_used(settings, unused_settings([model.proposer], bool(model.weights.channel), reranks, per_symbol))
     return model
+
+
+def load_again(options: DecodeCommand, given: Mapping[str, Any]) -> NoisyChannel:
+    """The same system in another process. What there is to say about it has been said."""
+    return load(RunDirectory.open_finished(Path(options.run)), options, given, Silent())
 
 
 def print_lines(decoder: LineDecoder, options: DecodeCommand, reporter: TerminalReporter) -> None:

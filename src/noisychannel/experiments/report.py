@@ -163,8 +163,8 @@ def _about_speeds(results: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield (
             f"{unit.capitalize()}s/s: {unit}s of all {results['nouns']['part']}s that a row has, for each second of "
-            f"decoding them with the first {_seed(results)}. Up to eight processes share the device, so speeds of "
-            "different rows are only about comparable."
+            f"decoding by one process, with the first {_seed(results)}. Several processes share the device: together "
+            "they are faster, and speeds of different rows are only about comparable."
         )
 
 
