@@ -1,7 +1,7 @@
 """Sentences per second of the search: ``noisychannel.bench.decode`` with all its options.
 
 python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE]
-                            [--parts rates,reference,growth,precision,channel_words,counts,profile]
+                            [--parts rates,reference,growth,precision,channel_words,processes,counts,profile]
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ def main() -> None:
     parser.add_argument("--batches", default="1,64", help="sentences decoded together")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--products", default="tf32", choices=("tf32", "bf16"), help="stands beside ieee in precision and profile"
+        "--products",
+        default="tf32",
+        choices=("tf32", "bf16"),
+        help="stands beside ieee in precision and profile, and is that of processes",
     )
+    parser.add_argument("--processes", default="1,2,4", help="how many, in the part processes")
     options = parser.parse_args()
     if (options.run is None) != (options.words is None):
         parser.error("--run and --words go together: the models, and what they are to decode")
@@ -37,6 +41,7 @@ def main() -> None:
         run=options.run,
         words=options.words,
         products=options.products,
+        processes=[int(count) for count in options.processes.split(",")],
     )
     for line in bench.report():
         print(line, flush=True)

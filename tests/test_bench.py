@@ -6,6 +6,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from threading import BrokenBarrierError
 from types import SimpleNamespace
 
 import pytest
@@ -75,6 +76,27 @@ def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     (said,) = (line for line in bench.report() if "prefixes" in line)
     prefixes, scored, extended, candidates = (float(x) for x in re.findall(r"([\d.]+) (?:pre|of|ext|cand)", said))
     assert 0 < extended <= scored < prefixes < candidates
+
+
+def test_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process decodes everything; the rate is that of all together."""
+    small = replace(decode.WORDS, V=2100, hidden=16, k1=6, k2=3, max_length=4)
+    monkeypatch.setattr(decode, "WORDS", small)
+    bench = decode.DecodeBench(
+        device="cpu", parts=["processes"], settings=["words"], batches=[3], rounds=2, processes=[1, 2]
+    )
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in bench.report() if line.startswith("| words |")]
+    assert [row[:4] for row in rows] == [["words", "3", "tf32", "1"], ["words", "3", "tf32", "2"]]
+    (_, _, _, _, one, alone), (_, _, _, _, both, times) = rows
+    assert float(alone) == 1.0
+    assert float(times) == pytest.approx(float(both) / float(one), abs=0.02)
+
+
+def test_a_process_that_fails_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "WORDS", replace(decode.WORDS, hidden=-1))
+    bench = decode.DecodeBench(device="cpu", parts=["processes"], settings=["words"], batches=[3], processes=[2])
+    with pytest.raises(BrokenBarrierError):
+        list(bench.report())
 
 
 def test_a_profile_puts_everything_back() -> None:

@@ -2,7 +2,7 @@
 
     noisychannel bench --suites decode [--device cpu|cuda]
     python benchmarks/decode.py [--device cpu|cuda] [--run RUN --words FILE]
-                                [--parts rates,reference,growth,precision,channel_words,counts,profile]
+                                [--parts rates,reference,growth,precision,channel_words,processes,counts,profile]
 
 Settings, random weights:
 
@@ -19,8 +19,8 @@ tuned weights of a trained run, on the first column of ``--words``.
 "direct" searches with the direct model alone, "full" with all three models. The literal reference is Algorithm 1 as the
 paper writes it, one sentence at a time; for words it is given ten input and two output symbols only, since all would
 take it days, and is compared with our search of as many. Variants run interleaved, round after round; medians are
-shown. ``bench.precision`` (also for channel_words), ``bench.counts`` and ``bench.profile`` explain the last parts.
-Searches of words may use 100 GiB of a GPU, so that the batch is not divided.
+shown. ``bench.precision`` (also for channel_words), ``bench.together`` (processes), ``bench.counts`` and
+``bench.profile`` explain the last parts. Searches of words may use 100 GiB of a GPU, so that the batch is not divided.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 
 from noisychannel import SSNT, LanguageModel, NoisyChannel, NoisyChannelDecoder, Weights
-from noisychannel.bench import counts, precision, profile
+from noisychannel.bench import counts, precision, profile, together
 from noisychannel.bench.timing import median_seconds, where_and_when
 from noisychannel.decode.beam_decoder import BeamDecoder
 from noisychannel.decode.reference import ReferenceDecoder
@@ -94,6 +95,13 @@ WORDS = Setting("words", 20, 10, 50, 50, 25, 20_000, 256, 256, 1, bidirectional=
 WORDS_30K = replace(WORDS, name="words-30k", V=30_000)
 HEADLINES = Setting("headlines", 20, 10, 26, 26, 12, 30_000, 256, 1024, 2, bidirectional=True, memory=100.0)
 LITERAL_WORDS = replace(WORDS, shortest=10, longest=10, max_length=2)
+
+
+def sharing(setting: Setting, device: str, products: SearchProducts, processes: int) -> NoisyChannelDecoder:
+    """The full search of one process among so many on a device."""
+    share = None if setting.memory is None else setting.memory / processes
+    decoder = replace(setting, memory=share).decoder(setting.models(device), FULL)
+    return decoder.reweighted(FULL, decoder.settings.changed(products=products))
 
 
 def rates(name: str, pair: Sequence[Decoder], inputs: list[list[int]], batch: int, rounds: int) -> str:
@@ -178,7 +186,9 @@ class DecodeBench:
     words: str | None = None
     """Inputs for it: the first column of a file."""
     products: SearchProducts = "tf32"
-    """What stands beside ieee in the parts precision and profile."""
+    """What stands beside ieee in the parts precision and profile, and what the part processes searches in."""
+    processes: Sequence[int] = (1, 2, 4)
+    """How many, in the part processes."""
 
     def report(self) -> Iterator[str]:
         """The tables, as lines of Markdown."""
@@ -198,6 +208,13 @@ class DecodeBench:
             yield precision.HEADER.format("words")
             for setting in settings:
                 yield from self._channel_words(setting)
+        if "processes" in self.parts:
+            yield "\nSentences per second of several processes on one device, full.\n"
+            yield together.HEADER
+            for setting in settings:
+                make = partial(sharing, setting, self.device, self.products)
+                inputs = setting.inputs(max(self.batches))
+                yield from together.rows(setting.name, self.products, make, inputs, self.rounds, self.processes)
         if "counts" in self.parts:
             for setting in settings:
                 models, inputs = setting.models(self.device), setting.inputs(max(self.batches))

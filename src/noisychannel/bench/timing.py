@@ -21,10 +21,10 @@ def median_seconds(variants: Mapping[Name, Callable[[], object]], rounds: int) -
     times: dict[Name, list[float]] = {name: [] for name in variants}
     for _ in range(rounds + 1):
         for name, run in variants.items():
-            _wait()
+            wait_for_device()
             start = time.perf_counter()
             run()
-            _wait()
+            wait_for_device()
             times[name].append(time.perf_counter() - start)
     return {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
 
@@ -36,6 +36,7 @@ def where_and_when(device: str) -> str:
     return f"noisychannel {__version__}, torch {torch.__version__}, {date.today().isoformat()}, {hardware}"
 
 
-def _wait() -> None:
+def wait_for_device() -> None:
+    """Until a GPU, if there is one, has done what it was told to do."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
