@@ -8,13 +8,17 @@ import math
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -288,15 +292,75 @@ def test_a_stopped_block_keeps_its_rows_and_a_finished_one_replaces_them(
 
 def test_rows_are_kept_while_others_are_measured(toy: Toy, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept is never the whole: that is the result."""
-    monkeypatch.setattr(measuring, "KEEP_EVERY", 0.0)
+    monkeypatch.setattr(measuring, "KEEP_EVERY", 0.01)
     kept: list[list[str]] = []
     rows = [replace(DIRECT, name=str(k1), seeds=1, search={"k1": k1, "k2": 2}) for k1 in (11, 12, 13)]
     single = copy(toy)
     single.setup = replace(toy.setup, jobs=1)
+    decode = DecodingTask.decode
+
+    def slow(self: DecodingTask) -> decoding.PartLists:
+        time.sleep(0.1)
+        return decode(self)
+
+    monkeypatch.setattr(DecodingTask, "decode", slow)
     results = measure(single, rows, keep=lambda results: kept.append([result.row.name for result in results]))
     assert [result.row.name for result in results] == ["11", "12", "13"]
     assert kept
     assert all(0 < len(names) < 3 for names in kept)
+    assert all(len(names) < len(more) for names, more in pairwise(kept))
+
+
+def test_a_row_is_kept_though_no_other_ends_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "KEEP_EVERY", 0.05)
+    rows: list[Future[Any]] = [Future(), Future()]
+    rows[1].set_result("b")
+    kept: list[list[Any]] = []
+
+    def keep(results: list[Any]) -> None:
+        kept.append(results)
+        rows[0].set_result("a")
+
+    measuring._wait_for_all(rows, keep)
+    assert kept == [["b"]]
+
+
+def test_a_killed_process_is_one_line(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(self: DecodingTask) -> decoding.PartLists:
+        raise BrokenProcessPool("A process in the process pool was terminated abruptly")
+
+    monkeypatch.setattr(DecodingTask, "decode", killed)
+    single = copy(toy)
+    single.setup = replace(toy.setup, jobs=1)
+    with pytest.raises(NoisyChannelError, match="killed, perhaps because memory ran out"):
+        measure(single, [replace(DIRECT, name="killed", seeds=1, search={"k1": 14, "k2": 2})])
+
+
+def test_unfinished_blocks_lose_nothing_and_hide_nothing(
+    blocks: dict[str, Block], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = blocks["plain"]
+
+    def some(rows: int) -> Block:
+        record = whole.record | {"rows": whole.rows[:rows], "unfinished": True}
+        return Block(record, whole.items, whole.n_best[:rows])
+
+    assert len(whole.rows) >= 2
+    for rows in (2, 1):
+        file = some(rows).write(tmp_path, "toy")
+    (kept,) = read_blocks(tmp_path, "toy")
+    assert len(kept.rows) == 2, "an earlier command had measured more"
+
+    outputs_file(file).unlink()
+    assert read_blocks(tmp_path, "toy") == []
+    assert f"left out, because another command may be writing it: {outputs_file(file)}" in capsys.readouterr().out
+
+    whole.write(tmp_path, "toy")
+    later = some(1)
+    later.record["date"] = "2999-01-01T00:00:00+00:00"
+    later.write(tmp_path, "toy")
+    (read,) = read_blocks(tmp_path, "toy")
+    assert read.name == "plain", "a measured block is not mixed with what is measured of it again"
 
 
 def test_parts_have_vocabularies_of_their_own(toy: Toy, directory: Path) -> None:

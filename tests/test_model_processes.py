@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -72,6 +73,33 @@ def test_processes_that_are_not_forked_load_the_models_again(
     assert not made & set(children())
 
 
+def test_a_process_decodes_as_this_one_though_the_run_was_tuned_again(
+    model: NoisyChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noisychannel.model_processes.sys", SimpleNamespace(platform="darwin"))
+    other = model.reweighted(replace(model.weights, length=-3.0), replace(model.settings, k1=4, k2=2))
+    expected = other.batch(WORDS, 2, batch_size=5)
+    assert expected != model.batch(WORDS, 2, batch_size=5)
+    with ModelProcesses(other, 5, partial(NoisyChannel.load, "demo", device="cpu")) as copies:
+        found = copies.batch(WORDS, 2, [[] for _ in WORDS], 5, True, lambda place, reason: None, False)
+        assert len(copies._copies) == 2, "one for each batch"
+    assert found == expected
+
+
+def test_a_process_that_cannot_load_the_models_says_why(
+    model: NoisyChannel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("noisychannel.model_processes.sys", SimpleNamespace(platform="darwin"))
+    lost = str(tmp_path / "lost")
+    with pytest.raises(NoisyChannelError) as why:
+        NoisyChannel.load(lost)
+    with (
+        ModelProcesses(model, 2, partial(NoisyChannel.load, lost)) as copies,
+        pytest.raises(type(why.value), match=re.escape(str(why.value))),
+    ):
+        copies.batch(WORDS, 1, [[] for _ in WORDS], 2, False, lambda place, reason: None, False)
+
+
 def test_an_input_that_fits_only_here_is_decoded_here_and_one_that_fits_nowhere_is_refused(model: NoisyChannel) -> None:
     # The whole memory is enough for the longest of these words, half of it is not.
     needed = model.decoder._budget(1).needed(1 + len("Krankenhaus")) * 5 / 4 / 2**30
@@ -104,10 +132,13 @@ def test_copies_end_with_their_parent(model: NoisyChannel) -> None:
     reading, writing = os.pipe()
     parent = os.fork()
     if parent == 0:
-        copies = ModelProcesses(model, 2)
-        copies._start()
-        os.write(writing, " ".join(str(copy.process) for copy in copies._copies).encode())
-        os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            copies = ModelProcesses(model, 2)
+            copies._start(2)
+            os.write(writing, " ".join(str(copy.process) for copy in copies._copies).encode())
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.close(writing)
     found = [Path("/proc") / process / "stat" for process in os.read(reading, 100).decode().split()]
     os.waitpid(parent, 0)
     assert len(found) == 2

@@ -70,6 +70,13 @@ def test_models_are_loaded_by_one_process_if_there_are_enough() -> None:
     assert set(homes.values()) == {1}
 
 
+def test_models_are_where_there_is_least_to_do() -> None:
+    of_parts = [models(name) for name in "abcd"]
+    items = [[Item(str(n), ("",)) for n in range(size)] for size in (10, 30, 10, 10)]
+    divided = divide(of_parts, items, 2)
+    assert sorted(sum(map(len, share)) for share in divided) == [30, 30]
+
+
 def test_few_inputs_are_one_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shares, "FEWEST", 10)
     items = [[Item(str(n % 25), ("",)) for n in range(100)]]

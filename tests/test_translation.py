@@ -312,6 +312,22 @@ def test_blocks_share_models_and_begin_with_an_estimate(experiment: Translation)
     assert "min on one NVIDIA H200" in str(minutes)
 
 
+def test_estimates_of_all_blocks_without_measuring(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = tmp_path / "work"
+    words = ["reproduce", "translation-multi30k", "--data", str(folder), "--work", str(work), "--estimate"]
+    assert main(words) == 0
+    rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
+    assert [row[0].strip(" `") for row in rows] == list(MULTI30K_DESIGN.blocks)
+    for _, total, training, decoding in rows:
+        assert max(int(training), int(decoding)) <= int(total) <= int(training) + int(decoding)
+    assert int(rows[0][1]) > int(rows[-1][1]) == 0, "baselines take no time"
+    assert not work.exists()
+    assert main([*words, "--blocks", "all"]) == 2
+    assert "--blocks would be ignored" in capsys.readouterr().err
+
+
 def test_two_cores_have_the_rows_of_multi30k_with_the_better_lm_and_one_test_set(folder: Path, tmp_path: Path) -> None:
     of_multi30k = {row.label: row for row in MULTI30K_DESIGN.rows}
     for row in SMALL_DESIGN.rows:

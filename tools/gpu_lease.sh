@@ -53,7 +53,8 @@ wait_for() {
     while [ $SECONDS -lt $end ] && kill -0 "$lanes" 2>/dev/null; do sleep 2; done
   done <"$work/started"
   mkdir -p "$out"
-  for name in results log; do tar czf "$out/$name.tgz" -C "$work" "$name"; done
+  # 1: a file changed while it was read. Blocks are written whole, and one that is being replaced is left out by --merge.
+  for name in results log; do tar czf "$out/$name.tgz" -C "$work" "$name" || [ $? -eq 1 ]; done
   tail -n 4 "$work"/log/*.err "$work"/log/lanes* 2>/dev/null || true
 }
 

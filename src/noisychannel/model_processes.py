@@ -23,7 +23,10 @@ from typing import NamedTuple
 
 import torch
 
+from noisychannel.confidence import Confidence
 from noisychannel.decode.memory import GIB, Refuse, SearchTooLargeError, room_of
+from noisychannel.decode.objective import Weights
+from noisychannel.decode.settings import SearchSettings
 from noisychannel.errors import NoisyChannelError
 from noisychannel.noisy_channel import NoisyChannel
 from noisychannel.outputs import Output
@@ -38,6 +41,15 @@ class _Copy(NamedTuple):
     connection: Connection
     join: Callable[[], object]
     """Waits until the process has ended."""
+
+
+class _AsHere(NamedTuple):
+    """How a copy must decode, even if the run was tuned again since this process has loaded it."""
+
+    weights: Weights
+    settings: SearchSettings
+    """With the memory that the copy may use."""
+    confidence: Confidence | None
 
 
 class _Call(NamedTuple):
@@ -108,6 +120,8 @@ class ModelProcesses:
         self._forks = sys.platform == "linux" and model.decoder.device.type == "cpu"
         usual = min(torch.get_num_threads(), MOST_PROCESSES) if self._forks else 1
         self.processes = (processes or usual) if self._forks or load is not None else 1
+        self._share = 0.0
+        """GiB of each copy."""
         self._copies: list[_Copy] = []
         self._idle: list[_Copy] = []
         self._busy: dict[Connection, tuple[_Copy, _Task]] = {}
@@ -123,7 +137,7 @@ class ModelProcesses:
         refuse: Refuse,
         confident: bool,
     ) -> list[list[Output]]:
-        """``NoisyChannel.batch``. The copies are made when there is first more than one batch to decode."""
+        """``NoisyChannel.batch``. Copies are made when there is more than one batch to decode, one for each."""
         return self.finish(self.begin(texts, n_best, features, batch_size, align, confident), refuse)
 
     def begin(
@@ -140,10 +154,9 @@ class ModelProcesses:
         work = Work(_Call(texts, n_best, features, batch_size, align, confident), here)
         if here:
             return work
-        if not self._copies:
-            self._start()
         order = sorted(range(len(texts)), key=lambda n: (len(features[n]), len(texts[n])))
         tasks = [_Task(work, order[start : start + batch_size]) for start in range(0, len(order), batch_size)]
+        self._start(min(self.processes, len(tasks)))
         work.left = len(tasks)
         self._tasks += reversed(tasks)  # the longest first
         self._hand_out()
@@ -199,13 +212,17 @@ class ModelProcesses:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _start(self) -> None:
-        share = room_of(self.model.settings, self.model.decoder.device) / GIB / self.processes
-        for _ in range(self.processes):
-            self._copies.append(self._fork(share) if self._forks else self._spawn(share))
-        self._idle = list(self._copies)
+    def _start(self, wanted: int) -> None:
+        """Make copies until there are so many."""
+        model = self.model
+        if not self._copies:
+            self._share = room_of(model.settings, model.decoder.device) / GIB / self.processes
+        as_here = _AsHere(model.weights, replace(model.settings, memory=self._share), model.confidence)
+        while len(self._copies) < wanted:
+            self._copies.append(self._fork(as_here) if self._forks else self._spawn(as_here))
+            self._idle.append(self._copies[-1])
 
-    def _fork(self, memory: float) -> _Copy:
+    def _fork(self, as_here: _AsHere) -> _Copy:
         sys.stdout.flush()
         sys.stderr.flush()
         gc.freeze()  # collecting garbage writes to every object, so a copy would copy the memory of the models
@@ -217,13 +234,13 @@ class ModelProcesses:
         if process == 0:
             for other in (ours, *(copy.connection for copy in self._copies)):
                 other.close()
-            _decode_for_parent(lambda: self.model, theirs, memory)
+            _decode_for_parent(lambda: self.model, theirs, as_here)
         theirs.close()
         return _Copy(process, ours, partial(os.waitpid, process, 0))
 
-    def _spawn(self, memory: float) -> _Copy:
+    def _spawn(self, as_here: _AsHere) -> _Copy:
         ours, theirs = BOUND.Pipe()
-        process = BOUND.Process(target=_decode_for_parent, args=(self.load, theirs, memory))
+        process = BOUND.Process(target=_decode_for_parent, args=(self.load, theirs, as_here))
         start_shielded(process)
         theirs.close()
         assert process.pid is not None
@@ -250,8 +267,8 @@ def _send(connection: Connection, what: object) -> None:
         connection.send(what)
 
 
-def _decode_for_parent(load: Callable[[], NoisyChannel], connection: Connection, memory: float) -> None:
-    """The whole life of a copy, whose searches may use so many GiB: it never returns."""
+def _decode_for_parent(load: Callable[[], NoisyChannel], connection: Connection, as_here: _AsHere) -> None:
+    """The whole life of a copy: it never returns."""
     try:
         for number in STOPPING:  # its parent decides
             signal.signal(number, signal.SIG_IGN)
@@ -259,13 +276,21 @@ def _decode_for_parent(load: Callable[[], NoisyChannel], connection: Connection,
         inbox: list[_Call] = []
         arrived = threading.Semaphore(0)
         threading.Thread(target=_read, args=(connection, inbox, arrived), daemon=True).start()
-        model = load()
-        model = model.reweighted(model.weights, replace(model.settings, memory=memory), model.confidence)
+        model = _loaded(load, as_here)
         while True:
             arrived.acquire()
-            connection.send(_answer(model, inbox.pop(0)))
+            call = inbox.pop(0)
+            connection.send(_answer(model, call) if isinstance(model, NoisyChannel) else model)
     except BaseException:
         os._exit(1)
+
+
+def _loaded(load: Callable[[], NoisyChannel], as_here: _AsHere) -> NoisyChannel | Exception:
+    """The model, or why there is none."""
+    try:
+        return load().reweighted(*as_here)
+    except Exception as error:
+        return _sendable(error)
 
 
 def _read(connection: Connection, inbox: list[_Call], arrived: threading.Semaphore) -> None:
@@ -288,8 +313,13 @@ def _answer(model: NoisyChannel, call: _Call) -> object:
     try:
         return call.of(model, refuse), refused
     except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            return NoisyChannelError(f"{type(error).__name__}: {error}")
-        return error
+        return _sendable(error)
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error, or one with its text if it cannot be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return NoisyChannelError(f"{type(error).__name__}: {error}")
+    return error

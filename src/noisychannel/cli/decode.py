@@ -103,8 +103,8 @@ class DecodeCommand(StreamOptions, SearchSettings):
         rerank: A file of given outputs to rank, instead of searching.
         output: Write to this file instead of standard output. An existing file is not replaced.
         resume: Continue the output file; what is complete stays as it is.
-        jobs: Processes that decode batches of lines at the same time. If not set, one on a GPU, and on a CPU one for
-            each core, at most 8. Outputs are the same; on a GPU scores may differ in their last digits.
+        jobs: Processes that decode batches of lines at the same time. If not set, on Linux and a CPU one for each core,
+            at most 8, and else one. Outputs are the same; on a GPU scores may differ in their last digits.
         device: auto takes a GPU if there is one.
     """
 

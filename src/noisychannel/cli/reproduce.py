@@ -15,7 +15,7 @@ from noisychannel.errors import BadInputError
 from noisychannel.experiments.comparison import write_comparison
 from noisychannel.experiments.plots import require_plots
 from noisychannel.experiments.registry import describe_experiments, find_experiments
-from noisychannel.experiments.reproducing import file_stem, measure_blocks, write_results
+from noisychannel.experiments.reproducing import estimates_table, file_stem, measure_blocks, write_results
 from noisychannel.experiments.settings import Setup
 
 COMPARISON = "comparison"
@@ -33,6 +33,7 @@ the results of all experiments. --quick runs a small version in a few minutes on
 examples:
   noisychannel reproduce inflection-nouns --quick --data data
   noisychannel reproduce inflection-nouns --blocks further,curves --results results
+  noisychannel reproduce translation --data data --estimate
   noisychannel reproduce inflection-nouns --merge --results results --plots plots
   noisychannel reproduce comparison --results experiments --page docs/comparison.md
 """
@@ -51,6 +52,7 @@ class ReproduceOptions:
         blocks: Which blocks to run, separated by commas. Default: all (quick: the first).
         quick: Less data and smaller models: shows that everything works.
         merge: Run nothing; merge the blocks that the results directory has.
+        estimate: Run nothing; print how many minutes each block takes, if the experiment has rates.
         page: Of comparison: the Markdown file to write.
         plots: Also write the learning curves as SVG into this directory.
         jobs: Processes at a time. Default: chosen for the machine.
@@ -64,6 +66,7 @@ class ReproduceOptions:
     blocks: str = ""
     quick: bool = False
     merge: bool = False
+    estimate: bool = False
     page: str | None = None
     plots: str | None = None
     jobs: Count | None = None
@@ -76,6 +79,9 @@ def run(words: list[str]) -> int:
     for name in ("data", "blocks", "jobs", "device"):
         if options.merge and name in given:
             raise BadInputError(f"--{name} would be ignored: --merge runs nothing; leave one of them out")
+    for name in ("blocks", "results", "merge", "plots", "page"):
+        if options.estimate and name in given:
+            raise BadInputError(f"--{name} would be ignored: --estimate is about all blocks, and runs nothing")
     if options.experiment == COMPARISON:
         for name in given.keys() - {"experiment", "results", "page"}:
             raise BadInputError(f"--{name} would be ignored: comparison takes --results and --page; leave it out")
@@ -94,8 +100,11 @@ def run(words: list[str]) -> int:
     for entry in entries:
         work = Path(options.work or f"runs/{file_stem(entry, options.quick)}")
         results = Path(options.results) if options.results else work
+        setup = Setup(data, work, options.device, options.jobs, _say, TerminalReporter())
+        if options.estimate:
+            print(estimates_table(entry, setup, options.quick))
+            continue
         if not options.merge:
-            setup = Setup(data, work, options.device, options.jobs, _say, TerminalReporter())
             with leaving(work.exists):
                 measure_blocks(entry, setup, results, blocks, options.quick)
         plots = Path(options.plots) if options.plots else None

@@ -8,7 +8,7 @@ A line has ``part``, ``item`` (its number in the part), what ``Item`` has, and
 list has its text and terms, and the best may have its alignment. The two files are enough to compute every score again.
 
 While a block is measured, the rows that it has so far are kept in the same way, in EXPERIMENT.BLOCK.unfinished.json and
-the file beside it. They are removed when the block is finished.
+the file beside it. They are removed when the block is finished, and say nothing where a finished block of that name is.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from noisychannel.atomic import write_bytes, write_text
 from noisychannel.errors import NoisyChannelError
 from noisychannel.experiments.decoding import EntryRecord, NBestEntry
 from noisychannel.experiments.items import Item
+from noisychannel.reporting import Say
 from noisychannel.schemas import Record, damaged, parse_record, read_content
 
 FORMAT = 2
@@ -36,6 +37,8 @@ NBest = dict[int, dict[ItemKey, list[NBestEntry]]]
 
 
 AGAIN = "measure it again"
+NOT_FINISHED = ".unfinished.json"
+"""How the name of the file of an unfinished block ends."""
 UNFINISHED = " (unfinished)"
 """Stands after the name of a block that does not have all its rows yet."""
 
@@ -161,10 +164,15 @@ class Block:
         return list(parts.items())
 
     def write(self, directory: Path, stem: str) -> Path:
-        """Both files; the first of them. ``stem``: the name of the experiment, with ``-quick`` if it is a quick one."""
+        """Both files; the first of them. ``stem``: the name of the experiment, with ``-quick`` if it is a quick one.
+
+        An unfinished block does not replace one that has more rows, such as that of an earlier command.
+        """
         directory.mkdir(parents=True, exist_ok=True)
-        finished, unfinished = (directory / f"{stem}.{self.block}{ending}.json" for ending in ("", ".unfinished"))
+        finished, unfinished = (directory / f"{stem}.{self.block}{ending}" for ending in (".json", NOT_FINISHED))
         file = unfinished if self.unfinished else finished
+        if self.unfinished and count_rows(unfinished) > len(self.rows):
+            return unfinished
         lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in self._lines())
         write_bytes(outputs_file(file), lzma.compress(lines.encode(), preset=1 if self.unfinished else 9))
         write_text(file, json.dumps(self.record, ensure_ascii=False, indent=1) + "\n")
@@ -204,9 +212,29 @@ def outputs_file(file: Path) -> Path:
     return file.with_suffix(".outputs.jsonl.xz")
 
 
-def read_blocks(directory: Path, stem: str) -> list[Block]:
-    """Every block of an experiment in a directory."""
-    return [Block.read(file) for file in sorted(directory.glob(f"{stem}.*.json"))]
+def read_blocks(directory: Path, stem: str, warn: Say = print) -> list[Block]:
+    """Every block of an experiment in a directory.
+
+    Another command may be writing an unfinished block, or finishing it: one that cannot be read is left out.
+    """
+    files = sorted(directory.glob(f"{stem}.*.json"))
+    blocks = [Block.read(file) for file in files if not file.name.endswith(NOT_FINISHED)]
+    finished = {block.block for block in blocks}
+    for file in files:
+        if file.name.endswith(NOT_FINISHED) and file.name[len(stem) + 1 : -len(NOT_FINISHED)] not in finished:
+            try:
+                blocks.append(Block.read(file))
+            except NoisyChannelError as error:
+                warn(f"left out, because another command may be writing it: {error}")
+    return blocks
+
+
+def count_rows(file: Path) -> int:
+    """How many rows the first file of a block has; none if there is no such file, or it is damaged."""
+    try:
+        return len(parse_record(read_content(file, AGAIN), BlockRecord, file, AGAIN, [FORMAT]).rows)
+    except NoisyChannelError:
+        return 0
 
 
 def _read_lines(lines: Iterable[bytes], file: Path, rows: int) -> tuple[dict[ItemKey, Item], list[NBest]]:

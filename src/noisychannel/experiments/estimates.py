@@ -46,9 +46,18 @@ class Estimate(NamedTuple):
     """And tuning."""
     device: str
 
+    @property
+    def minutes(self) -> tuple[int, int, int, int]:
+        """In all, and each of the three."""
+        return (
+            math.ceil((self.start + self.training + self.decoding) / 60),
+            math.ceil(self.start / 60),
+            math.ceil(self.training / 60),
+            math.ceil(self.decoding / 60),
+        )
+
     def __str__(self) -> str:
-        start, training, decoding = (math.ceil(x / 60) for x in self[:3])
-        total = math.ceil((self.start + self.training + self.decoding) / 60)
+        total, start, training, decoding = self.minutes
         return (
             f"about {total} min on {self.device} (data {start}, training {training}, tuning and decoding {decoding}), "
             "less if some of it is finished"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 
 from noisychannel.decode.objective import Weights
 from noisychannel.devices import choose_device
+from noisychannel.errors import NoisyChannelError
 from noisychannel.experiments.cache import Cache
 from noisychannel.experiments.choosing import N_BEST, RERANKED, Choice, PoolTask, ensemble, score_references
 from noisychannel.experiments.decoding import DecodingTask, NBestEntry, PartLists
@@ -37,7 +39,7 @@ TuningKey = tuple[
 ]
 """System, bias, data, models and search: rows that have them in common share their weights."""
 KEEP_EVERY = 30.0
-"""Seconds between two times at which the rows measured so far are kept."""
+"""Seconds between two times at which the rows measured so far are kept, if there are more than before."""
 ALL_SEEDS = 0
 """In the place of a seed: what all seeds chose together."""
 
@@ -76,7 +78,7 @@ def measure(
 ) -> list[RowResult]:
     """Measure these rows on dev or test. What an earlier command measured with the same models is used again.
 
-    ``keep`` is called with the rows that are measured, every half minute and when an error ends the others.
+    ``keep`` is called with the rows that are measured: at most a minute after each, and when an error ends the others.
     """
     scorer = RowScorer(experiment.design, [(part.name, part.held_out(held_out)) for part in experiment.parts])
     every = all_rows(experiment, rows)
@@ -103,14 +105,8 @@ def measure(
             for choice in choices.values():
                 choice.add_done_callback(lambda _: advance(1))
             waiting.append(threads.submit(measuring.collect, row, tuning, choices))
-        kept = time.monotonic()
         try:
-            for future in as_completed(waiting):
-                future.result()
-                some = len(measured := _measured(waiting)) < len(waiting)
-                if keep is not None and some and time.monotonic() - kept >= KEEP_EVERY:
-                    keep(measured)
-                    kept = time.monotonic()
+            _wait_for_all(waiting, keep or _nothing)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 kill_children()
@@ -118,8 +114,29 @@ def measure(
                 executor.shutdown(wait=False, cancel_futures=True)
             if keep is not None and (measured := _measured(waiting)):
                 keep(measured)
+            if isinstance(error, BrokenProcessPool):
+                raise NoisyChannelError(
+                    "a process that decodes was killed, perhaps because memory ran out; repeat with a smaller --jobs"
+                ) from error
             raise
         return _measured(waiting)
+
+
+def _wait_for_all(rows: Sequence[Future[RowResult]], keep: Callable[[list[RowResult]], object]) -> None:
+    """Until every row is measured, or one has failed. Rows are kept soon after they are measured."""
+    began, left, kept = time.monotonic(), set(rows), 0
+    while left:
+        done, left = wait(left, KEEP_EVERY, FIRST_COMPLETED)
+        for future in done:
+            future.result()
+        measured = _measured(rows)
+        if left and len(measured) > kept and time.monotonic() - began >= KEEP_EVERY:
+            keep(measured)
+            began, kept = time.monotonic(), len(measured)
+
+
+def _nothing(results: object) -> None:
+    """Does not keep results."""
 
 
 def _measured(rows: Sequence[Future[RowResult]]) -> list[RowResult]:

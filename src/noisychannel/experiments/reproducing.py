@@ -13,7 +13,7 @@ from noisychannel.experiments.plots import write_plots
 from noisychannel.experiments.registry import ExperimentEntry
 from noisychannel.experiments.report import markdown
 from noisychannel.experiments.results import merge
-from noisychannel.experiments.running import run_blocks
+from noisychannel.experiments.running import block_estimate, run_blocks
 from noisychannel.experiments.settings import Setup
 from noisychannel.reporting import Say
 
@@ -30,6 +30,22 @@ def measure_blocks(
     run_blocks(entry.make(setup, quick), chosen, results, file_stem(entry, quick))
 
 
+def estimates_table(entry: ExperimentEntry, setup: Setup, quick: bool = False) -> str:
+    """How many minutes each block takes, as Markdown. Nothing is measured."""
+    experiment = entry.make(setup, quick)
+    estimates = {name: block_estimate(experiment, name) for name in entry.design.blocks if experiment.rows(name)}
+    lines = [
+        f"| `{name}` | {estimate.minutes[0]} | {estimate.minutes[2]} | {estimate.minutes[3]} |"
+        for name, estimate in estimates.items()
+        if estimate is not None
+    ]
+    if not lines:
+        raise BadInputError(f"{entry.design.name} has no estimates; leave --estimate out")
+    head = ["| block | minutes | training | tuning and decoding |", "| --- | ---: | ---: | ---: |"]
+    device = next(estimate.device for estimate in estimates.values() if estimate is not None)
+    return "\n".join([f"{entry.design.name}, estimated minutes on {device}, each block alone:", "", *head, *lines])
+
+
 def write_results(
     entry: ExperimentEntry, results: Path, quick: bool = False, plots: Path | None = None, say: Say = print
 ) -> str:
@@ -38,7 +54,7 @@ def write_results(
     Nothing is measured, and no data is needed.
     """
     stem = file_stem(entry, quick)
-    merged = merge(entry.design, read_blocks(results, stem))
+    merged = merge(entry.design, read_blocks(results, stem, say))
     report = "\n".join(markdown(merged))
     write_text(results / f"{stem}.json", json.dumps(merged, ensure_ascii=False, indent=1) + "\n")
     write_text(results / f"{stem}.md", report + "\n")
