@@ -79,7 +79,7 @@ def run(words: list[str]) -> int:
     for name in ("data", "blocks", "jobs", "device"):
         if options.merge and name in given:
             raise BadInputError(f"--{name} would be ignored: --merge runs nothing; leave one of them out")
-    for name in ("blocks", "results", "merge", "plots", "page"):
+    for name in ("blocks", "work", "results", "merge", "plots", "page"):
         if options.estimate and name in given:
             raise BadInputError(f"--{name} would be ignored: --estimate is about all blocks, and runs nothing")
     if options.experiment == COMPARISON:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from noisychannel.atomic import write_text
 from noisychannel.errors import BadInputError
@@ -31,9 +33,10 @@ def measure_blocks(
 
 
 def estimates_table(entry: ExperimentEntry, setup: Setup, quick: bool = False) -> str:
-    """How many minutes each block takes, as Markdown. Nothing is measured."""
-    experiment = entry.make(setup, quick)
-    estimates = {name: block_estimate(experiment, name) for name in entry.design.blocks if experiment.rows(name)}
+    """How many minutes each block takes, as Markdown. Nothing is measured, and nothing stays in the work directory."""
+    with TemporaryDirectory() as folder:
+        experiment = entry.make(replace(setup, work=Path(folder)), quick)
+        estimates = {name: block_estimate(experiment, name) for name in entry.design.blocks if experiment.rows(name)}
     lines = [
         f"| `{name}` | {estimate.minutes[0]} | {estimate.minutes[2]} | {estimate.minutes[3]} |"
         for name, estimate in estimates.items()
