@@ -205,7 +205,8 @@ _PARAMETERS: dict[str, Callable[..., int]] = {
 }
 
 NO_WORD_LIST = {"word_list": "is for the language model (lm)"}
-NO_COPYING = {"copy": "is for the direct model and the channel"}
+OF_SSNTS = "is for the direct model and the channel"
+NO_ALIGNMENT = {"copy": OF_SSNTS, "paced_updates": OF_SSNTS}
 
 _ALL = (
     RoleEntry("direct", "SSNT", "input", "output", "pairs", refuses=NO_WORD_LIST),
@@ -227,10 +228,10 @@ _ALL = (
         None,
         "output",
         "outputs",
-        refuses=NO_COPYING | {"bidirectional": "a language model reads from left to right"},
+        refuses=NO_ALIGNMENT | {"bidirectional": "a language model reads from left to right"},
     ),
-    RoleEntry("seq2seq", "Seq2Seq", "input", "output", "pairs", {"attention": False}, NO_WORD_LIST | NO_COPYING),
-    RoleEntry("attention", "Seq2Seq", "input", "output", "pairs", {"attention": True}, NO_WORD_LIST | NO_COPYING),
+    RoleEntry("seq2seq", "Seq2Seq", "input", "output", "pairs", {"attention": False}, NO_WORD_LIST | NO_ALIGNMENT),
+    RoleEntry("attention", "Seq2Seq", "input", "output", "pairs", {"attention": True}, NO_WORD_LIST | NO_ALIGNMENT),
     RoleEntry(
         "transformer",
         "Transformer",
@@ -238,7 +239,7 @@ _ALL = (
         "output",
         "pairs",
         refuses=NO_WORD_LIST
-        | NO_COPYING
+        | NO_ALIGNMENT
         | {
             "bidirectional": "a transformer always reads the input in both directions",
             "embedding_size": "the embeddings of a transformer have its hidden_size",

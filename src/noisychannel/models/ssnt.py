@@ -13,6 +13,11 @@ Both factors are functions of the encoder state h_i of u_1..u_i and the decoder 
 a_i[u_i] += κ(h_i), so that a model need not learn letter by letter that most of them stay as they are. It is a part of
 a_i, so the logits are still a sum, and nothing else changes.
 
+**Pace** (optional, only while a model is trained): the first updates keep an even pace of shifts and emissions, and do
+not learn e(i, j). If e is learned from the start, it may soon put all outputs at one position, such as the end of the
+input, where the encoder knows all of it: the alignment is then certain, which is worth more than what the words of the
+input say where they stand. Such a model is a sequence-to-sequence model without attention, and stays one.
+
 p(z_j = i | z_{j-1} = k) is the product of the shifts from k to i - 1 and the emission at i. log p(v, z_J = I | u) is
 the log-sum of (1) over the lattice. Nothing forces an emission at i = I, so the probabilities of all v sum to less than
 one: the perplexity of an SSNT is not comparable with that of a sequence-to-sequence model.
@@ -94,6 +99,31 @@ class CopyTarget(nn.Module):
         return self.ids[symbols]
 
 
+class Pace(nn.Module):
+    """Takes the place of the emission logits of models that keep an even pace: J emissions for I symbols of input.
+
+    The batch is that of N models, one after the other, as in ``models.stacked``.
+    """
+
+    held_N: Tensor
+
+    def __init__(self, models: int = 1) -> None:
+        super().__init__()
+        self.register_buffer("held_N", torch.zeros(models, dtype=torch.bool, device="cpu"), persistent=False)
+        self._held = [False] * models
+
+    def hold(self, held: Sequence[bool]) -> None:
+        """Which models keep the pace in the next update."""
+        if self._held != list(held):
+            self._held = list(held)
+            self.held_N.copy_(torch.tensor(self._held))
+
+    def forward(self, emit_BIJ: Tensor, input_lengths: Tensor, output_lengths: Tensor) -> Tensor:
+        held_B = self.held_N[:, None].expand(-1, len(emit_BIJ) // len(self.held_N)).reshape(-1)
+        even_B = (output_lengths / input_lengths).log().to(emit_BIJ)
+        return torch.where(held_B[:, None, None], even_B[:, None, None], emit_BIJ)
+
+
 class SSNT(nn.Module):
     """An SSNT. ``bidirectional`` is about the encoder and for the direct model only.
 
@@ -135,6 +165,8 @@ class SSNT(nn.Module):
         self.output_gate = Linear(hidden_size, hidden_size)
         self.emit = Emission(hidden_size, 1)
         self.copying = None if copies is None else Copying(self.encoder.output_size, copies, copy_start)
+        self.pace: Pace | None = None
+        """Set by a training that begins at an even pace."""
 
     @property
     def bidirectional(self) -> bool:
@@ -148,7 +180,10 @@ class SSNT(nn.Module):
 
     def forward(self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor) -> Tensor:
         """``log_prob`` without checking the ids, which would wait for the GPU."""
-        return lattice.log_marginal(*self._lattice(inputs, input_lengths, outputs), input_lengths, output_lengths)
+        word_logp_BIJ, emit_BIJ = self._lattice(inputs, input_lengths, outputs)
+        if self.pace is not None and self.training:
+            emit_BIJ = self.pace(emit_BIJ, input_lengths, output_lengths)
+        return lattice.log_marginal(word_logp_BIJ, emit_BIJ, input_lengths, output_lengths)
 
     def viterbi(
         self, inputs: Tensor, input_lengths: Tensor, outputs: Tensor, output_lengths: Tensor
@@ -315,3 +350,9 @@ class SSNT(nn.Module):
                 "a channel model must have bidirectional=False"
             )
         return self.encoder
+
+
+def set_pace(model: nn.Module, held: Sequence[bool]) -> None:
+    """Which of the models of a stack keep an even pace in the next update; a model alone is a stack of one."""
+    if isinstance(model, SSNT) and model.pace is not None:
+        model.pace.hold(held)

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from noisychannel import kernels
 from noisychannel.models.masks import Masks
 from noisychannel.models.products import Linear
-from noisychannel.models.ssnt import CopyTarget, Emission
+from noisychannel.models.ssnt import CopyTarget, Emission, Pace
 from noisychannel.precision import at_least_float32
 
 M = TypeVar("M", bound=nn.Module)
@@ -272,4 +272,5 @@ _STACKED: dict[type[nn.Module], Any] = {
     Emission: lambda models, masks: StackedEmission(models),
     CopyTarget: lambda models, masks: StackedCopyTarget(models),
     nn.Dropout: StackedDropout,
+    Pace: lambda models, masks: Pace(len(models)).to(models[0].held_N.device),
 }

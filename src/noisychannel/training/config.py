@@ -49,6 +49,9 @@ class ModelConfig:
         copy: For the direct model and the channel: a score for putting out the symbol that is read. Use it if the two
             sides share their symbols, as a lemma and its form do.
         copy_start: That score before training, in nats.
+        paced_updates: For the direct model and the channel: so many first updates keep an even pace, and do not learn
+            when to read and when to write. For sides whose words are in another order, as in translation: without it,
+            a model may learn to read the whole input before it writes, and never unlearn it.
     """
 
     hidden_size: Count = 256
@@ -64,6 +67,7 @@ class ModelConfig:
     word_list: bool = False
     copy: bool = False
     copy_start: Annotated[float, Bounds(least=0, most=100)] = 3.0
+    paced_updates: CountOrZero = 0
 
 
 @dataclass(kw_only=True)

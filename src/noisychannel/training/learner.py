@@ -22,6 +22,7 @@ from noisychannel.data.codec import Codec
 from noisychannel.data.prepare import DataSource, open_corpus
 from noisychannel.errors import NoisyChannelError
 from noisychannel.models.registry import ROLES, ModelDescription, Role
+from noisychannel.models.ssnt import SSNT, Pace
 from noisychannel.models.word_list import Trie
 from noisychannel.runs import RunDirectory
 from noisychannel.tensors import save_tensors
@@ -69,6 +70,9 @@ class Learner:
         torch.manual_seed(derive_seed(config.seed, role, "weights"))
         description = describe_model(job)
         self.model = description.build().to(world.device)
+        self.paced_updates = own.paced_updates
+        if isinstance(self.model, SSNT) and self.paced_updates:
+            self.model.pace = Pace().to(world.device)
         # On a GPU the learning rate is a tensor, so that a CUDA graph of the optimiser step reads its current value.
         on_gpu = world.device.type == "cuda"
         self.first_rate = rate = own.learning_rate or config.training.learning_rate
@@ -139,6 +143,11 @@ class Learner:
         """The seeds of the next updates. They depend on the seed of the run, the role, the step and the rank only."""
         seed, role, step = self.job.config.seed, self.job.role, self.state.step
         return [derive_seed(seed, role, step + k, self.world.rank) for k in range(updates)]
+
+    @property
+    def paced(self) -> bool:
+        """Whether the next update keeps an even pace."""
+        return self.state.step < self.paced_updates
 
     def announce(self) -> None:
         parameters = sum(p.numel() for p in self.model.parameters())

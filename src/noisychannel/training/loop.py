@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from noisychannel.allocation import freed_memory_kept
 from noisychannel.data.batches import Rows, make_batch
 from noisychannel.data.corpus import Corpus
+from noisychannel.models.ssnt import set_pace
 from noisychannel.precision import Products, float32_products
 from noisychannel.processes import interruption
 from noisychannel.training.events import Finished, Listener
@@ -84,6 +85,7 @@ class _Training:
         """One step of Adam on the gradient of all the batches."""
         learner = self.learner
         self.parallel.train()
+        set_pace(self.model, [learner.paced])
         torch.manual_seed(*learner.update_seeds(1))
         for n, rows in enumerate(batches):
             together = n == len(batches) - 1 or self.world.size == 1

@@ -29,6 +29,7 @@ from noisychannel.data.corpus import Corpus, Sequences
 from noisychannel.errors import NoisyChannelError
 from noisychannel.ids import EOS, PAD, inside
 from noisychannel.models.masks import Masks
+from noisychannel.models.ssnt import set_pace
 from noisychannel.models.stacked import share_weights, stack
 from noisychannel.precision import Products, float32_products
 from noisychannel.processes import interruption
@@ -220,6 +221,7 @@ class _Stacked:
     def update(self, data: _Data, size: _Size, rows_R: Tensor, seeds_N: Tensor) -> None:
         """One optimiser step of every model on its batch, with dropout from its seed."""
         self.masks.seeds_N.copy_(seeds_N)
+        set_pace(self.model, [learner.paced for learner in self.learners])
         self._run(True, data, size, rows_R)
 
     def evaluate(self, data: _Data, size: _Size, rows_R: Tensor) -> None:

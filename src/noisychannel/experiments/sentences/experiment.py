@@ -252,6 +252,7 @@ class SentenceExperiment(Experiment):
             batch_size=batch,
             max_updates=scale.limit(self.amount_of(spec), batch),
             copy=kind.copy,
+            paced_updates=scale.paced_updates if spec.role in ("direct", "channel") else 0,
         )
 
     def _transformer(self, spec: RunSpec) -> TransformerConfig:

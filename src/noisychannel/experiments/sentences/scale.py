@@ -41,6 +41,8 @@ class SentenceScale(MeasuringSettings):
     """The most passes over the pairs: with few of them more updates would only overfit."""
     least_passes: float = 2.5
     """Over larger data than these sizes are made for, which ``updates`` and ``lm_updates`` would not read once."""
+    paced_updates: int = 0
+    """Of direct models and channels: see ``ModelConfig``."""
     clip_norm: float = 1.0
     """The default of training."""
     evaluate_every: int = 2_000
