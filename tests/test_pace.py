@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
 from noisychannel import SSNT, lattice
+from noisychannel.data.corpus import Corpus, Sequences
+from noisychannel.data.prepare import DataConfig
+from noisychannel.errors import BadInputError
 from noisychannel.ids import EOS, PAD
 from noisychannel.models.masks import Masks
+from noisychannel.models.protocols import Side
 from noisychannel.models.ssnt import Pace, set_pace
 from noisychannel.models.stacked import stack
+from noisychannel.training.alignment import at_one_place
+from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
+from noisychannel.training.events import DevEvaluation, Event, Finished, Started
+from noisychannel.training.run import train_run
 
 INPUTS = torch.tensor([[4, 5, 6, EOS], [6, EOS, PAD, PAD]])
 OUTPUTS = torch.tensor([[5, EOS, PAD], [4, 6, EOS]])
@@ -66,3 +78,95 @@ def test_models_of_a_stack_are_held_one_by_one() -> None:
             set_pace(model, [one])
         together = stacked(INPUTS.repeat(3, 1), LENGTHS[0].repeat(3), OUTPUTS.repeat(3, 1), LENGTHS[1].repeat(3))
         torch.testing.assert_close(together, torch.cat([log_prob(model) for model in models]))
+
+
+def test_nothing_is_evaluated_while_the_pace_is_kept(tmp_path: Path) -> None:
+    config = mirrored(tmp_path, paced_updates=30)
+    train_run(config, lambda event: None, lambda line: None)
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records if record["kind"] == "dev"] == [30, 40]
+
+
+def test_a_training_that_would_only_keep_the_pace_is_refused(tmp_path: Path) -> None:
+    for limits in ({"max_updates": 40}, {"max_updates": None, "max_epochs": 10}):
+        config = mirrored(tmp_path, paced_updates=40, **limits)
+        with pytest.raises(BadInputError, match=r"direct\.paced_updates is 40, but the training ends after 40 updates"):
+            train_run(config, lambda event: None, lambda line: None)
+        assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_a_training_that_is_interrupted_while_it_keeps_the_pace_resumes_as_if_nothing_had_happened(
+    tmp_path: Path,
+) -> None:
+    whole, parted = mirrored(tmp_path / "whole", paced_updates=18), mirrored(tmp_path / "parted", paced_updates=18)
+    train_run(whole, lambda event: None, lambda line: None)
+
+    def stop_at_20(event: Event) -> None:
+        if isinstance(event, DevEvaluation):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_run(parted, stop_at_20, lambda line: None)
+    events: list[Event] = []
+    train_run(parted, events.append, lambda line: None)
+    assert [event.step for event in events if isinstance(event, Started)] == [14], "the last checkpoint before 20"
+    files = [tmp_path / name / "run" / "direct" / "model.safetensors" for name in ("whole", "parted")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+class AllAtOnce(SSNT):
+    """Emits everything at the input symbol ``place``."""
+
+    place: int
+
+    def emit_logits(self, input_side: Side, output_side: Side) -> Tensor:
+        emit = super().emit_logits(input_side, output_side)
+        there = torch.arange(emit.shape[-2]) == self.place
+        return torch.where(there[:, None], 20.0, -20.0).expand_as(emit)
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_models_that_put_everything_at_one_place_are_recognised(place: int) -> None:
+    rng = np.random.default_rng(0)
+    inputs, outputs = ([[*rng.integers(4, 9, rng.integers(3, 6)), EOS] for _ in range(30)] for _ in range(2))
+    dev = Corpus(Sequences.of(inputs), Sequences.of(outputs))
+    torch.manual_seed(0)
+    model = AllAtOnce(9, 9, 6, bidirectional=True)
+    model.place = place
+    assert at_one_place(model, dev, np.arange(30), 8, torch.device("cpu")) == 1.0
+    assert at_one_place(model, dev, np.arange(19), 8, torch.device("cpu")) is None
+    plain = SSNT(9, 9, 6, bidirectional=True)
+    found = at_one_place(plain, dev, np.arange(30), 7, torch.device("cpu"))
+    expected = []
+    for source, target in zip(inputs, outputs, strict=True):
+        one = torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([target]), torch.tensor([len(target)])
+        positions = plain.viterbi(*one)[1][0, :-1]
+        expected.append(len(positions.unique()) == 1)
+    assert found == pytest.approx(np.mean(expected))
+    assert 0 < found < 1, "the test is about both kinds of pairs"
+
+
+def test_the_warning_says_what_to_do() -> None:
+    bad = Finished("nouns channel", 4000, 4000, 2.5, 60.0, at_one_place=0.97)
+    assert "97%" in bad.warning
+    assert "--channel.paced_updates, for example 400" in bad.warning
+    assert not bad._replace(at_one_place=0.1).warning
+    assert not bad._replace(at_one_place=None).warning
+
+
+def mirrored(directory: Path, **keys: int | None) -> RunConfig:
+    """A direct model of 64 pairs of random symbols and their upper case; four updates are an epoch."""
+    directory.mkdir(exist_ok=True)
+    rng = np.random.default_rng(1)
+    words = ["".join(rng.choice(list("abcd"), 5)) for _ in range(64)]
+    (directory / "pairs.tsv").write_text("".join(f"{word}\t{word.upper()}\n" for word in words))
+    pairs = [str(directory / "pairs.tsv")]
+    return RunConfig(
+        run_dir=str(directory / "run"),
+        models=["direct"],
+        device="cpu",
+        jobs=1,
+        data=DataConfig(train=pairs, dev=pairs),
+        direct=ModelConfig(**{"hidden_size": 8, "bidirectional": True, "max_updates": 40, **keys}),
+        training=TrainingConfig(batch_size=16, evaluate_every=10, checkpoint_every=7),
+    )

@@ -92,7 +92,7 @@ def test_a_key_that_a_role_refuses_is_refused_by_the_configuration(role: Role) -
     config = RunConfig()
     config.check()
     for key, reason in ROLES[role].refuses.items():
-        value, remedy = (True, "set it to false") if key != "embedding_size" else (8, "leave it out")
+        value, remedy = (8, "leave it out") if key in ("embedding_size", "paced_updates") else (True, "set it to false")
         changed = replace(config, **{role: replace(config.model(role), **{key: value})})
         with pytest.raises(BadInputError, match=rf"^{role}\.{key}: .*; {remedy}$") as caught:
             changed.check()

@@ -78,6 +78,8 @@ class LineDisplay:
                 self.say(describe(event))
             case Finished(label):
                 self.say(describe_end(event))
+                if event.warning:
+                    self.say(f"{label}: warning: {event.warning}")
                 self.running.pop(label, None)
 
     def news(self) -> str:
@@ -129,6 +131,8 @@ class BarDisplay:
                 self.say(describe(event))
             case Finished(label):
                 self.say(describe_end(event))
+                if event.warning:
+                    self.say(f"{label}: warning: {event.warning}")
                 self.progress.remove_task(self.tasks.pop(label))
 
     def say(self, line: str) -> None:

@@ -146,7 +146,11 @@ def _keep(trained: Sequence[Finished], group: Group, setup: Setup) -> None:
             f"{label}: dev perplexity {finished.dev_perplexity:.4f} at step {finished.best_step} "
             f"of {finished.step}{' (its limit)' if finished.at_limit else ''}, {finished.seconds:.0f} s"
         )
+        if finished.warning:
+            setup.say(f"{label}: warning: {finished.warning}")
         figures = {"dev perplexity": finished.dev_perplexity, "best step": finished.best_step, "steps": finished.step}
+        if finished.at_one_place is not None:
+            figures["whole output at one input symbol"] = round(finished.at_one_place, 3)
         records.append({"run": run, "model": model, **figures, "seconds": round(finished.seconds, 1), **provenance()})
     with (setup.work / TRAININGS).open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(record) + "\n" for record in records)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from noisychannel.training.alignment import MUCH
+
 
 class Started(NamedTuple):
     """The training of a model begins, or resumes."""
@@ -50,6 +52,20 @@ class Finished(NamedTuple):
     """The command that continues the training, if max_updates or max_epochs ended it and more updates may help."""
     listed_outputs: int | None = None
     """The number of different outputs on the word list of a language model that has one."""
+    at_one_place: float | None = None
+    """Of an SSNT: the share of dev pairs whose whole output it aligns to one input symbol."""
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with the model, and how to fix it; empty if nothing is."""
+        if self.at_one_place is None or self.at_one_place < MUCH:
+            return ""
+        role = self.label.rpartition(" ")[2]
+        return (
+            f"the model does not align: in {self.at_one_place:.0%} of the dev pairs it puts the whole output at one "
+            "input symbol. If the parts of an output have the order of the input, even roughly, train it again, in "
+            f"another run_dir, with --{role}.paced_updates, for example {max(1, self.step // 10)}, a tenth of all"
+        )
 
     @property
     def at_limit(self) -> bool:

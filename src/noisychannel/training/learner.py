@@ -19,14 +19,16 @@ from torch import Tensor
 
 from noisychannel.data.batches import Rows, plan_batches
 from noisychannel.data.codec import Codec
+from noisychannel.data.corpus import Corpus
 from noisychannel.data.prepare import DataSource, open_corpus
-from noisychannel.errors import NoisyChannelError
+from noisychannel.errors import BadInputError, NoisyChannelError
 from noisychannel.models.registry import ROLES, ModelDescription, Role
 from noisychannel.models.ssnt import SSNT, Pace
 from noisychannel.models.word_list import Trie
 from noisychannel.runs import RunDirectory
 from noisychannel.tensors import save_tensors
 from noisychannel.training import dev_sample
+from noisychannel.training.alignment import at_one_place
 from noisychannel.training.config import RunConfig, TrainingConfig
 from noisychannel.training.events import Advanced, DevEvaluation, Event, Finished, Listener, Started
 from noisychannel.training.log import WORD_LIST, MetricsLog
@@ -185,7 +187,9 @@ class Learner:
 
     @property
     def evaluation_due(self) -> bool:
-        """Whether to evaluate on dev after this update."""
+        """Whether to evaluate on dev after this update: not while emissions are not learnt, which dev would judge."""
+        if self.paced:
+            return False
         if (every := self.evaluate_every) is not None:
             return self.state.step % every == 0
         return self.state.position == len(self.updates)
@@ -268,9 +272,16 @@ class Learner:
         state, seconds = self.state, time.monotonic() - self._began
         perplexity = _perplexity(state.best_loss)
         further = self._command_further() if at_limit else ""
-        finished = Finished(self.job.label, state.step, state.best_step, perplexity, seconds, further, listed)
+        finished = Finished(
+            self.job.label, state.step, state.best_step, perplexity, seconds, further, listed, self._at_one_place()
+        )
         self.listen(finished)
         return finished
+
+    def _at_one_place(self) -> float | None:
+        if not self.world.leads or not isinstance(self.model, SSNT):
+            return None
+        return at_one_place(self.model, self.dev_corpus, self.dev_rows, self.batch_size, self.world.device)
 
     def _command_further(self) -> str:
         """The command that continues the training with twice the limit that ended it."""
@@ -321,6 +332,20 @@ def dev_pairs(job: Job) -> int:
     batches = plan_batches(open_corpus(files.data_dir, kind, "train"), batch_size, training.batch_symbols, order=None)
     interval = evaluation_interval(training, math.ceil(len(batches) / training.accumulate))
     return dev_sample.sample_size(dev, training, batch_size, interval)
+
+
+def check_pace(config: RunConfig, role: Role, train: Corpus, label: str) -> None:
+    """Refuse a model that would never learn when to emit."""
+    own, training, limits = config.model(role), config.training, config.limits(role)
+    if not own.paced_updates:
+        return
+    batches = plan_batches(train, own.batch_size or training.batch_size, training.batch_symbols, order=None)
+    updates = int(min(limits.updates, limits.epochs * math.ceil(len(batches) / training.accumulate)))
+    if own.paced_updates >= updates:
+        raise BadInputError(
+            f"{label}: {role}.paced_updates is {own.paced_updates:,}, but the training ends after {updates:,} updates; "
+            f"lower it, for example to {updates // 10:,}"
+        )
 
 
 def evaluation_interval(training: TrainingConfig, per_epoch: int) -> int:

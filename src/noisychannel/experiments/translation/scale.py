@@ -59,7 +59,7 @@ class TranslationScale(SentenceScale):
     """17 passes over all pairs."""
     passes: int = 25
     paced_updates: int = 1_000
-    """Without them a direct model reads all of the Chinese sentence before it writes: docs/experiments/translation.md."""
+    """Without them a direct model reads the whole sentence before it writes: docs/experiments/translation.md."""
     evaluate_every: int = 1_000
     lm: ModelConfig = field(
         default_factory=lambda: ModelConfig(
