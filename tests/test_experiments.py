@@ -40,9 +40,10 @@ from noisychannel.experiments.results import merge
 from noisychannel.experiments.rows import SystemRow
 from noisychannel.experiments.running import needed_runs, run_block, run_blocks
 from noisychannel.experiments.scores import RowScorer
-from noisychannel.experiments.training import groups_at_once, train_groups
+from noisychannel.experiments.training import groups_at_once, recorded_trainings, train_groups
 from noisychannel.runs import RunDirectory
 from noisychannel.schemas import parse_record
+from noisychannel.training.events import Finished
 from noisychannel.tuning import TuningResult
 from toy_experiment import COPY, DESIGN, DIRECT, FULL, WITH_LM, Toy
 
@@ -908,6 +909,19 @@ def test_messages_say_what_was_measured(toy: Toy, directory: Path, results: dict
     direct = row_of(results, "direct")["scores"]["chrf"]
     assert f"direct: test {direct['score']:.2f} ± {direct['deviation']:.2f}" in toy.said
     assert any("copied direct: dev perplexity" in line and "(its limit)" in line for line in toy.said)
+
+
+def test_models_that_do_not_align_are_told_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = Toy(tmp_path)
+    bad, good = (Finished("direct", 9, 9, 2.0, 1.0, at_one_place=share) for share in (0.95, 0.02))
+    lm = Finished("lm", 9, 9, 2.0, 1.0)
+    monkeypatch.setattr(training, "_train", lambda group: [bad, good, lm])
+    train_groups([toy.configs(["few-1"])[0]], toy.setup)
+    assert [line for line in toy.said if "align" in line] == [f"few-1 direct: {bad.fault}"]
+    shares = [
+        record.get("whole output at one input symbol") for record in recorded_trainings(toy.setup.work, ["few-1"])
+    ]
+    assert shares == [0.95, 0.02, None]
 
 
 def test_tuning_records_are_read_as_they_were_written() -> None:

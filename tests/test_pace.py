@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +13,20 @@ import torch
 from torch import Tensor
 
 from noisychannel import SSNT, lattice
+from noisychannel.cli.progress import LineDisplay, describe_fault
 from noisychannel.data.corpus import Corpus, Sequences
 from noisychannel.data.prepare import DataConfig
-from noisychannel.errors import BadInputError
 from noisychannel.ids import EOS, PAD
 from noisychannel.models.masks import Masks
 from noisychannel.models.protocols import Side
 from noisychannel.models.ssnt import Pace, set_pace
 from noisychannel.models.stacked import stack
+from noisychannel.tensors import load_tensors
+from noisychannel.training import jobs, learner
 from noisychannel.training.alignment import at_one_place
 from noisychannel.training.config import ModelConfig, RunConfig, TrainingConfig
 from noisychannel.training.events import DevEvaluation, Event, Finished, Started
+from noisychannel.training.learner import Learner
 from noisychannel.training.run import train_run
 
 INPUTS = torch.tensor([[4, 5, 6, EOS], [6, EOS, PAD, PAD]])
@@ -51,9 +55,8 @@ def test_a_held_model_emits_as_often_as_the_pair_says_and_does_not_learn_when() 
     torch.testing.assert_close(found, expected)
     found.sum().backward()
     for name, parameter in model.named_parameters():
-        of_gate = name.startswith(("emit.", "input_gate.", "output_gate."))
         assert parameter.grad is not None
-        assert bool(parameter.grad.abs().sum() == 0) == of_gate, name
+        assert bool(parameter.grad.abs().sum() == 0) == of_gate(name), name
 
 
 def test_the_model_is_its_own_when_it_is_not_held_or_not_trained() -> None:
@@ -80,33 +83,51 @@ def test_models_of_a_stack_are_held_one_by_one() -> None:
         torch.testing.assert_close(together, torch.cat([log_prob(model) for model in models]))
 
 
-def test_nothing_is_evaluated_while_the_pace_is_kept(tmp_path: Path) -> None:
-    config = mirrored(tmp_path, paced_updates=30)
-    train_run(config, lambda event: None, lambda line: None)
-    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert [record["step"] for record in records if record["kind"] == "dev"] == [30, 40]
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
+def test_gates_are_learnt_after_the_pace_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    """In both loops."""
+    monkeypatch.setattr(jobs, "_graphs_work_for", lambda job: together)
+    count, weights = Learner.count, {}
+
+    def counted(self: Learner, symbols: int) -> None:
+        count(self, symbols)
+        weights[self.state.step] = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+
+    monkeypatch.setattr(Learner, "count", counted)
+    train_run(mirrored(tmp_path, paced_updates=20, max_updates=200), lambda event: None, lambda line: None)
+    for name, first in weights[1].items():
+        same = [torch.equal(weights[step][name], first) for step in (20, 21)]
+        assert same == ([True, False] if of_gate(name) else [False, False]), name
 
 
-def test_a_training_that_would_only_keep_the_pace_is_refused(tmp_path: Path) -> None:
-    for limits in ({"max_updates": 40}, {"max_updates": None, "max_epochs": 10}):
-        config = mirrored(tmp_path, paced_updates=40, **limits)
-        with pytest.raises(BadInputError, match=r"direct\.paced_updates is 40, but the training ends after 40 updates"):
-            train_run(config, lambda event: None, lambda line: None)
-        assert not (tmp_path / "run" / "run.json").exists()
+def test_nothing_is_evaluated_before_emissions_are_learnt(tmp_path: Path) -> None:
+    train_run(mirrored(tmp_path, paced_updates=20, max_updates=200), lambda event: None, lambda line: None)
+    assert evaluated(tmp_path)[:2] == [30, 40]
+
+
+@pytest.mark.parametrize("limits", [{"max_updates": 100}, {"max_updates": None, "max_epochs": 25}])
+def test_at_most_a_tenth_of_all_updates_is_paced(tmp_path: Path, limits: dict[str, int | None]) -> None:
+    events: list[Event] = []
+    config = mirrored(tmp_path, paced_updates=1000, **limits)
+    config.training.evaluate_every = 1
+    config.training.patience = 1000
+    train_run(config, events.append, lambda line: None)
+    assert evaluated(tmp_path) == list(range(11, 101))
+    further = replace(config, direct=replace(config.direct, max_updates=1000, max_epochs=None))
+    with pytest.raises(KeyboardInterrupt):
+        train_run(further, stop_at_an_evaluation, lambda line: None)
+    assert evaluated(tmp_path)[-1] == 101, "a training that goes on does not begin again"
 
 
 def test_a_training_that_is_interrupted_while_it_keeps_the_pace_resumes_as_if_nothing_had_happened(
     tmp_path: Path,
 ) -> None:
-    whole, parted = mirrored(tmp_path / "whole", paced_updates=18), mirrored(tmp_path / "parted", paced_updates=18)
+    whole, parted = (mirrored(tmp_path / name, paced_updates=18, max_updates=180) for name in ("whole", "parted"))
     train_run(whole, lambda event: None, lambda line: None)
-
-    def stop_at_20(event: Event) -> None:
-        if isinstance(event, DevEvaluation):
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        train_run(parted, stop_at_20, lambda line: None)
+        train_run(parted, stop_at_an_evaluation, lambda line: None)
     events: list[Event] = []
     train_run(parted, events.append, lambda line: None)
     assert [event.step for event in events if isinstance(event, Started)] == [14], "the last checkpoint before 20"
@@ -129,14 +150,15 @@ class AllAtOnce(SSNT):
 def test_models_that_put_everything_at_one_place_are_recognised(place: int) -> None:
     rng = np.random.default_rng(0)
     inputs, outputs = ([[*rng.integers(4, 9, rng.integers(3, 6)), EOS] for _ in range(30)] for _ in range(2))
-    dev = Corpus(Sequences.of(inputs), Sequences.of(outputs))
+    short = [[4, EOS]] * 5  # not looked at
+    dev = Corpus(Sequences.of(inputs + short), Sequences.of(outputs + short))
     torch.manual_seed(0)
     model = AllAtOnce(9, 9, 6, bidirectional=True)
     model.place = place
-    assert at_one_place(model, dev, np.arange(30), 8, torch.device("cpu")) == 1.0
-    assert at_one_place(model, dev, np.arange(19), 8, torch.device("cpu")) is None
+    assert at_one_place(model, dev, np.arange(35), 8) == 1.0
+    assert at_one_place(model, dev, np.arange(11, 35), 8) is None
     plain = SSNT(9, 9, 6, bidirectional=True)
-    found = at_one_place(plain, dev, np.arange(30), 7, torch.device("cpu"))
+    found = at_one_place(plain, dev, np.arange(35), 7, batch_symbols=40)
     expected = []
     for source, target in zip(inputs, outputs, strict=True):
         one = torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([target]), torch.tensor([len(target)])
@@ -147,11 +169,46 @@ def test_models_that_put_everything_at_one_place_are_recognised(place: int) -> N
 
 
 def test_the_warning_says_what_to_do() -> None:
-    bad = Finished("nouns channel", 4000, 4000, 2.5, 60.0, at_one_place=0.97)
-    assert "97%" in bad.warning
-    assert "--channel.paced_updates, for example 400" in bad.warning
-    assert not bad._replace(at_one_place=0.1).warning
-    assert not bad._replace(at_one_place=None).warning
+    bad = Finished("nouns channel", 700, 700, 2.5, 60.0, at_one_place=0.97, remedy="--channel.paced-updates 400")
+    assert bad.fault.startswith("warning: the model does not align: in 97% of the dev pairs")
+    assert describe_fault(bad).startswith(f"nouns channel: {bad.fault}.")
+    assert describe_fault(bad).endswith("with another --run-dir and --channel.paced-updates 400")
+    assert not bad._replace(at_one_place=0.1).fault
+    assert not bad._replace(at_one_place=None).fault
+
+
+@pytest.mark.parametrize(("paced", "remedy"), [(0, "--direct.paced-updates 4"), (4, "--direct.max-updates 80")])
+def test_a_training_tells_if_its_model_does_not_align(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], paced: int, remedy: str
+) -> None:
+    looked_at = []
+
+    def look(model: SSNT, *arguments: object) -> float:
+        stored, _ = load_tensors(tmp_path / "run" / "direct" / "model.safetensors")
+        looked_at.append(all(torch.equal(stored[name], tensor) for name, tensor in model.state_dict().items()))
+        return 0.9
+
+    monkeypatch.setattr(learner, "at_one_place", look)
+    with LineDisplay() as display:
+        (finished,) = train_run(mirrored(tmp_path, paced_updates=paced), display, display.say)
+    assert looked_at == [True], "it is about the model that is kept"
+    assert (finished.at_one_place, finished.remedy) == (0.9, remedy)
+    assert describe_fault(finished) in capsys.readouterr().err
+
+
+def of_gate(name: str) -> bool:
+    return name.startswith(("emit.", "input_gate.", "output_gate."))
+
+
+def evaluated(directory: Path) -> list[int]:
+    """The steps of the evaluations on dev."""
+    records = [json.loads(line) for line in (directory / "run" / "metrics.jsonl").read_text().splitlines()]
+    return [record["step"] for record in records if record["kind"] == "dev"]
+
+
+def stop_at_an_evaluation(event: Event) -> None:
+    if isinstance(event, DevEvaluation):
+        raise KeyboardInterrupt
 
 
 def mirrored(directory: Path, **keys: int | None) -> RunConfig:

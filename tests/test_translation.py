@@ -280,6 +280,8 @@ def test_models_have_the_settings_of_the_paper(tmp_path: Path, data: SentenceDat
     direct, channel = config.direct, experiment.config("channel.plain.all.1").channel
     for model in (direct, channel):
         assert (model.hidden_size, model.num_layers, model.dropout) == (512, 1, 0.5)
+        assert model.paced_updates == 1_000
+    assert experiment.config("attention.bi.all.1").attention.paced_updates == 0
     assert (direct.bidirectional, channel.bidirectional, config.training.learning_rate) == (True, False, 1e-3)
     lm = experiment.config("lm.paper.all").lm
     assert (lm.hidden_size, lm.num_layers, lm.dropout, lm.learning_rate) == (1024, 2, 0.5, 1e-4)

@@ -78,8 +78,8 @@ class LineDisplay:
                 self.say(describe(event))
             case Finished(label):
                 self.say(describe_end(event))
-                if event.warning:
-                    self.say(f"{label}: warning: {event.warning}")
+                if event.fault:
+                    self.say(describe_fault(event))
                 self.running.pop(label, None)
 
     def news(self) -> str:
@@ -131,8 +131,8 @@ class BarDisplay:
                 self.say(describe(event))
             case Finished(label):
                 self.say(describe_end(event))
-                if event.warning:
-                    self.say(f"{label}: warning: {event.warning}")
+                if event.fault:
+                    self.say(describe_fault(event))
                 self.progress.remove_task(self.tasks.pop(label))
 
     def say(self, line: str) -> None:
@@ -170,6 +170,13 @@ def describe_limit(event: Finished) -> str:
         return ""
     improving = "dev was still improving" if event.best_step == event.step else "its patience had not run out"
     return f"; stopped at its limit after {event.step} updates while {improving}; to train it further: {event.further}"
+
+
+def describe_fault(event: Finished) -> str:
+    return (
+        f"{event.label}: {event.fault}. If the parts of an output have about the order of the input, train it again, "
+        f"with another --run-dir and {event.remedy}"
+    )
 
 
 class TerminalReporter:

@@ -146,8 +146,8 @@ def _keep(trained: Sequence[Finished], group: Group, setup: Setup) -> None:
             f"{label}: dev perplexity {finished.dev_perplexity:.4f} at step {finished.best_step} "
             f"of {finished.step}{' (its limit)' if finished.at_limit else ''}, {finished.seconds:.0f} s"
         )
-        if finished.warning:
-            setup.say(f"{label}: warning: {finished.warning}")
+        if finished.fault:
+            setup.say(f"{label}: {finished.fault}")
         figures = {"dev perplexity": finished.dev_perplexity, "best step": finished.best_step, "steps": finished.step}
         if finished.at_one_place is not None:
             figures["whole output at one input symbol"] = round(finished.at_one_place, 3)

@@ -17,12 +17,12 @@ MOST_PAIRS, FEWEST_PAIRS = 200, 20
 """Dev pairs that are looked at; with fewer, nothing is said."""
 SHORTEST = 4
 """Symbols of either side, EOS included: in shorter pairs one place is no surprise."""
-MUCH = 0.8
-"""Models that align have a few hundredths."""
 
 
 @torch.no_grad()
-def at_one_place(model: SSNT, dev: Corpus, among: Rows, batch_size: int, device: torch.device) -> float | None:
+def at_one_place(
+    model: SSNT, dev: Corpus, among: Rows, batch_size: int, batch_symbols: int | None = None
+) -> float | None:
     """The share of dev pairs whose best alignment has all of the output, except EOS, at one input symbol.
 
     None if there are too few pairs to tell.
@@ -32,9 +32,8 @@ def at_one_place(model: SSNT, dev: Corpus, among: Rows, batch_size: int, device:
     rows = among[long][:MOST_PAIRS]
     if len(rows) < FEWEST_PAIRS:
         return None
-    model.eval()
-    found = 0
-    for some in plan_batches(dev, batch_size, batch_symbols=None, order=None, among=rows):
+    device, found = next(model.parameters()).device, 0
+    for some in plan_batches(dev, batch_size, batch_symbols, order=None, among=rows):
         inputs, input_lengths, outputs, output_lengths = make_batch(dev, some).to(device).arguments
         positions_BJ = model.viterbi(inputs, input_lengths, outputs, output_lengths)[1]
         before_eos_BJ = torch.arange(positions_BJ.shape[1]) < output_lengths.cpu()[:, None] - 1

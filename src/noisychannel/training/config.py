@@ -49,9 +49,9 @@ class ModelConfig:
         copy: For the direct model and the channel: a score for putting out the symbol that is read. Use it if the two
             sides share their symbols, as a lemma and its form do.
         copy_start: That score before training, in nats.
-        paced_updates: For the direct model and the channel: in so many first updates input and output keep an even
-            pace, and the model learns what to write but not when. For languages whose words are in another order:
-            without it, a model may learn to write the whole output at one place, and then it never aligns.
+        paced_updates: For the direct model and the channel: the number of updates at the beginning that keep an even
+            pace, in which the model learns what to write but not when; at most a tenth of all. For languages whose
+            word order differs: without it, a model may learn to write the whole output at one place, and never align.
     """
 
     hidden_size: Count = 256

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from noisychannel.training.alignment import MUCH
+MUCH = 0.8
+"""Models that align put the whole output at one input symbol in a few hundredths of the pairs."""
 
 
 class Started(NamedTuple):
@@ -54,17 +55,17 @@ class Finished(NamedTuple):
     """The number of different outputs on the word list of a language model that has one."""
     at_one_place: float | None = None
     """Of an SSNT: the share of dev pairs whose whole output it aligns to one input symbol."""
+    remedy: str = ""
+    """The option that may help a model that does not align."""
 
     @property
-    def warning(self) -> str:
-        """What is wrong with the model, and how to fix it; empty if nothing is."""
+    def fault(self) -> str:
+        """What is wrong with the model; empty if nothing is."""
         if self.at_one_place is None or self.at_one_place < MUCH:
             return ""
-        role = self.label.rpartition(" ")[2]
         return (
-            f"the model does not align: in {self.at_one_place:.0%} of the dev pairs it puts the whole output at one "
-            "input symbol. If the parts of an output have the order of the input, even roughly, train it again, in "
-            f"another run_dir, with --{role}.paced_updates, for example {max(1, self.step // 10)}, a tenth of all"
+            f"warning: the model does not align: in {self.at_one_place:.0%} of the dev pairs it puts the whole output "
+            "at one input symbol"
         )
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -19,9 +20,8 @@ from torch import Tensor
 
 from noisychannel.data.batches import Rows, plan_batches
 from noisychannel.data.codec import Codec
-from noisychannel.data.corpus import Corpus
 from noisychannel.data.prepare import DataSource, open_corpus
-from noisychannel.errors import BadInputError, NoisyChannelError
+from noisychannel.errors import NoisyChannelError
 from noisychannel.models.registry import ROLES, ModelDescription, Role
 from noisychannel.models.ssnt import SSNT, Pace
 from noisychannel.models.word_list import Trie
@@ -72,8 +72,7 @@ class Learner:
         torch.manual_seed(derive_seed(config.seed, role, "weights"))
         description = describe_model(job)
         self.model = description.build().to(world.device)
-        self.paced_updates = own.paced_updates
-        if isinstance(self.model, SSNT) and self.paced_updates:
+        if isinstance(self.model, SSNT) and own.paced_updates:
             self.model.pace = Pace().to(world.device)
         # On a GPU the learning rate is a tensor, so that a CUDA graph of the optimiser step reads its current value.
         on_gpu = world.device.type == "cuda"
@@ -147,14 +146,28 @@ class Learner:
         return [derive_seed(seed, role, step + k, self.world.rank) for k in range(updates)]
 
     @property
+    def paced_updates(self) -> int:
+        """How many first updates keep an even pace: never more than a tenth."""
+        if self.state.evaluated_step:  # it goes on after its limit, and does not begin again
+            return 0
+        return min(self.job.config.model(self.job.role).paced_updates, self.most_updates // 10)
+
+    @property
     def paced(self) -> bool:
         """Whether the next update keeps an even pace."""
         return self.state.step < self.paced_updates
 
+    @cached_property
+    def most_updates(self) -> int:
+        """The updates to the limits of the training, whichever epoch it is in."""
+        if self.limits.epochs == math.inf:
+            return int(self.limits.updates)
+        batches = plan_batches(self.train_corpus, self.batch_size, self.training.batch_symbols, order=None)
+        return int(min(self.limits.updates, self.limits.epochs * math.ceil(len(batches) / self.training.accumulate)))
+
     def announce(self) -> None:
         parameters = sum(p.numel() for p in self.model.parameters())
-        total = int(min(self.limits.updates, self.limits.epochs * len(self.updates)))
-        self.listen(Started(self.job.label, self.state.step, total, parameters))
+        self.listen(Started(self.job.label, self.state.step, self.most_updates, parameters))
 
     def count(self, symbols: int) -> None:
         """Count an update with so many symbols."""
@@ -187,8 +200,8 @@ class Learner:
 
     @property
     def evaluation_due(self) -> bool:
-        """Whether to evaluate on dev after this update: not while emissions are not learnt, which dev would judge."""
-        if self.paced:
+        """Whether to evaluate on dev after this update. Nothing is evaluated before emissions are learnt, too."""
+        if self.state.step <= self.paced_updates:
             return False
         if (every := self.evaluate_every) is not None:
             return self.state.step % every == 0
@@ -272,16 +285,25 @@ class Learner:
         state, seconds = self.state, time.monotonic() - self._began
         perplexity = _perplexity(state.best_loss)
         further = self._command_further() if at_limit else ""
+        label, share = self.job.label, self._at_one_place() if self.world.leads else None
         finished = Finished(
-            self.job.label, state.step, state.best_step, perplexity, seconds, further, listed, self._at_one_place()
+            label, state.step, state.best_step, perplexity, seconds, further, listed, share, self._remedy()
         )
         self.listen(finished)
         return finished
 
     def _at_one_place(self) -> float | None:
-        if not self.world.leads or not isinstance(self.model, SSNT):
+        """The share of dev pairs that the stored model does not align."""
+        if not isinstance(self.model, SSNT):
             return None
-        return at_one_place(self.model, self.dev_corpus, self.dev_rows, self.batch_size, self.world.device)
+        model = cast(SSNT, self.files.load_model(self.job.role, self.world.device))
+        return at_one_place(model, self.dev_corpus, self.dev_rows, self.batch_size, self.training.batch_symbols)
+
+    def _remedy(self) -> str:
+        """The option that may help a model that does not align."""
+        tenth = max(1, self.most_updates // 10)
+        paced = self.job.config.model(self.job.role).paced_updates >= tenth
+        return f"--{self.job.role}." + (f"max-updates {2 * self.most_updates}" if paced else f"paced-updates {tenth}")
 
     def _command_further(self) -> str:
         """The command that continues the training with twice the limit that ended it."""
@@ -332,20 +354,6 @@ def dev_pairs(job: Job) -> int:
     batches = plan_batches(open_corpus(files.data_dir, kind, "train"), batch_size, training.batch_symbols, order=None)
     interval = evaluation_interval(training, math.ceil(len(batches) / training.accumulate))
     return dev_sample.sample_size(dev, training, batch_size, interval)
-
-
-def check_pace(config: RunConfig, role: Role, train: Corpus, label: str) -> None:
-    """Refuse a model that would never learn when to emit."""
-    own, training, limits = config.model(role), config.training, config.limits(role)
-    if not own.paced_updates:
-        return
-    batches = plan_batches(train, own.batch_size or training.batch_size, training.batch_symbols, order=None)
-    updates = int(min(limits.updates, limits.epochs * math.ceil(len(batches) / training.accumulate)))
-    if own.paced_updates >= updates:
-        raise BadInputError(
-            f"{label}: {role}.paced_updates is {own.paced_updates:,}, but the training ends after {updates:,} updates; "
-            f"lower it, for example to {updates // 10:,}"
-        )
 
 
 def evaluation_interval(training: TrainingConfig, per_epoch: int) -> int:

@@ -13,7 +13,7 @@ import torch
 from noisychannel.arguments import dump_config
 from noisychannel.atomic import cannot_write
 from noisychannel.data.codec import Codec
-from noisychannel.data.prepare import DataSource, Prepared, open_corpus, prepare
+from noisychannel.data.prepare import DataSource, Prepared, prepare
 from noisychannel.data.sources import SourceFiles, Sources
 from noisychannel.devices import choose_device
 from noisychannel.errors import BadInputError
@@ -26,7 +26,7 @@ from noisychannel.training.config import RunConfig
 from noisychannel.training.counts import add_counts, counts_pairs, write_ngrams, write_seen
 from noisychannel.training.events import Finished, Listener
 from noisychannel.training.jobs import choose_processes, run_jobs, trained_in_graphs
-from noisychannel.training.learner import Job, check_pace
+from noisychannel.training.learner import Job
 from noisychannel.training.lock import locked_run
 from noisychannel.training.log import forget_after
 from noisychannel.training.loop import train_model
@@ -194,9 +194,6 @@ def _prepare_run(run: RunDirectory, config: RunConfig, say: Say, overwrite: bool
         hashes = sources.record()
         for group, data in prepared.items():
             check_prepared(config, roles, data, group)
-            for role in roles:
-                train = open_corpus(data.directory, ROLES[role].trained_on, "train")
-                check_pace(config, role, train, f"{group} {role}".strip())
             if resumed:
                 check_data(run.group(group), data, config)
         for job in jobs:

@@ -135,7 +135,8 @@ def _work(job: Job) -> Work:
     most = max(0, int(min(limits.updates, limits.epochs * per_epoch)) - done)
     interval = evaluation_interval(training, per_epoch)
     # The first evaluation is the best so far; then patience runs out. A training that resumes may be near its end.
-    soonest = 0 if done else (training.patience + 1) * interval
+    paced = job.config.model(job.role).paced_updates
+    soonest = 0 if done else (training.patience + 1) * interval + paced
     least = min(most, soonest) if training.schedule == "plateau" else most
     return Work(least, most, dev * DEV_COST / training.accumulate / interval)
 

@@ -42,7 +42,7 @@ class SentenceScale(MeasuringSettings):
     least_passes: float = 2.5
     """Over larger data than these sizes are made for, which ``updates`` and ``lm_updates`` would not read once."""
     paced_updates: int = 0
-    """Of direct models and channels, but at most a tenth of all: see ``ModelConfig``."""
+    """Of direct models and channels: see ``ModelConfig``."""
     clip_norm: float = 1.0
     """The default of training."""
     evaluate_every: int = 2_000
