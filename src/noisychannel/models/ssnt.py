@@ -13,8 +13,8 @@ Both factors are functions of the encoder state h_i of u_1..u_i and the decoder 
 a_i[u_i] += κ(h_i), so that a model need not learn letter by letter that most of them stay as they are. It is a part of
 a_i, so the logits are still a sum, and nothing else changes.
 
-**Pace** (optional, only while a model is trained): in the first updates e(i, j) is not learnt; shifts and emissions keep
-an even pace. If e is learnt from the start, it may soon put all outputs at one position, such as the end of the
+**Pace** (optional, only while a model is trained): in the first updates e(i, j) is not learnt; shifts and emissions
+keep an even pace. If e is learnt from the start, it may soon put all outputs at one position, such as the end of the
 input, where the encoder knows all of it: then the alignment is certain, and nothing is gained by moving a word to where
 its translation stands. Such a model is a sequence-to-sequence model without attention, and stays one.
 
