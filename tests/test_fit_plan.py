@@ -89,6 +89,25 @@ def test_words_without_tags_are_given_some_if_the_pairs_have_tags() -> None:
         assert make_plan(replace(facts, tagged_words=False)).words_given_inputs == 0
 
 
+def test_sentences_begin_with_an_even_pace() -> None:
+    sides = {"input_units": "words", "output_units": "words", "input_symbols": 3_000}
+    for facts, share in (
+        (FACTS, 0),
+        (replace(FACTS, **sides, output_symbols=3_000), 10),
+        (replace(FACTS, **sides, output_symbols=40), 0),  # pronunciations
+        (replace(FACTS, **{**sides, "input_units": "characters"}, output_symbols=3_000), 0),
+    ):
+        plan = make_plan(replace(facts, tags=False))
+        for config, updates in (
+            (run_config(plan, DataConfig(), "run"), plan.updates),
+            (reverse_config(plan, DataConfig(), "run"), plan.reverse_updates),
+        ):
+            paced = {config.direct.paced_updates, config.channel.paced_updates}
+            assert paced == {updates // share if share else 0}
+            assert config.lm.paced_updates == 0
+        assert any("even pace" in reason for reason in plan.reasons) == (share > 0)
+
+
 def test_running_text_has_counts_of_its_pairs_in_every_system() -> None:
     """Pairs that repeat are running text. An input with several outputs, as in a dictionary, is not."""
     text = count_facts([row("vnd", "und")] * 3 + [row("jn", "in"), row("jn", "ihn")])

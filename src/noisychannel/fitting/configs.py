@@ -42,6 +42,7 @@ def run_config(
         dropout=plan.dropout,
         copy=plan.copy,
         copy_start=COPY_START,
+        paced_updates=plan.updates // 10 if plan.paced else 0,
     )
     lm = ModelConfig(
         hidden_size=plan.lm_hidden_size,

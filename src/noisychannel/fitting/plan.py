@@ -39,6 +39,8 @@ class Plan:
     dropout: float
     batch_size: int
     updates: int
+    paced: bool = False
+    """Whether a tenth of the updates keeps an even pace."""
     learning_rate: float
     lm_hidden_size: int
     lm_dropout: float
@@ -121,6 +123,7 @@ def make_plan(
         dropout=rules.DROPOUT,
         batch_size=rules.BATCH,
         updates=rules.updates(facts.pairs),
+        paced=rules.paced(facts),
         learning_rate=rules.LEARNING_RATE,
         lm_hidden_size=next(size for least, size in rules.LM_HIDDEN if outputs >= least),
         lm_dropout=rules.DROPOUT,

@@ -53,6 +53,8 @@ def reasons(facts: Facts, plan: Plan, given: set[str], shortened: bool = False) 
         f"direct and channel: {plan.hidden_size} units, dropout {plan.dropout:g}, {plan.updates:,} updates of "
         f"{plan.batch_size}, by {'the time that there is' if shortened else 'the number of pairs'}"
     )
+    if plan.paced:
+        found.append("direct and channel begin with an even pace: between sentences, word order may differ")
     words = f"the {plan.words_given_inputs if plan.words_given_tags else facts.words:,} words"
     source = words if plan.lm_words_alone else "the outputs of the pairs"
     source += " and the words" if facts.words and not plan.lm_words_alone else ""

@@ -108,6 +108,11 @@ def updates(pairs: int) -> int:
     return 10 * round(min(MOST_UPDATES, max(by_size, EPOCHS * pairs / BATCH)) / 10)
 
 
+def paced(facts: Facts) -> bool:
+    """Whether models could fail to align: if both sides are sentences, whose word order may differ."""
+    return running_text(facts) and facts.input_units == "words"
+
+
 def running_text(facts: Facts) -> bool:
     """Whether outputs are sentences: words of a large inventory."""
     return facts.output_units == "words" and facts.output_symbols > SMALL_INVENTORY
