@@ -131,7 +131,7 @@ def test_the_report_ends_with_the_errors_of_the_best_system(trained: Path, items
 def test_errors_by_kind_are_for_outputs_that_are_right_or_wrong(trained: Path, items_file: Path) -> None:
     report = report_run(RunDirectory.open(trained), ReportOptions(file=str(items_file), metrics=["chrf"]))
     assert "Errors of" not in report.text()
-    assert "Errors by kind are for outputs that are right or wrong" in report.text()
+    assert "errors by kind are for outputs that are right or wrong" in report.text()
     assert report.record()["errors"]["kinds"], "a program gets them"
 
 
