@@ -200,7 +200,7 @@ class Learner:
 
     @property
     def evaluation_due(self) -> bool:
-        """Whether to evaluate on dev after this update. Nothing is evaluated before emissions are learnt, too."""
+        """Whether to evaluate on dev after this update: not before emissions are learnt."""
         if self.state.step <= self.paced_updates:
             return False
         if (every := self.evaluate_every) is not None:

@@ -97,7 +97,7 @@ MULTI30K = TranslationScale(
     rates=replace(H200, sentences=250.0),
 )
 """With 29,000 pairs of 12 words; 40 passes, because there are few. Words seen once are UNK, as in tutorials. German and
-English have about the same order of words, so models align them without being led."""
+English have about the same word order, so models align without it."""
 
 SMALL_RATES = Rates(
     device="two CPU cores with bfloat16 instructions",
