@@ -107,6 +107,14 @@ def test_nothing_is_evaluated_before_emissions_are_learnt(tmp_path: Path) -> Non
     assert evaluated(tmp_path)[:2] == [30, 40]
 
 
+def test_estimated_times_count_the_pace(tmp_path: Path) -> None:
+    """Patience begins after it: a tenth of 200 updates, then six evaluations."""
+    said: list[str] = []
+    config = mirrored(tmp_path, paced_updates=1000, max_updates=200)
+    train_run(config, lambda event: None, said.append, estimate=True)
+    assert any("80 to 200 updates" in line for line in said), said
+
+
 @pytest.mark.parametrize("limits", [{"max_updates": 100}, {"max_updates": None, "max_epochs": 25}])
 def test_at_most_a_tenth_of_all_updates_is_paced(tmp_path: Path, limits: dict[str, int | None]) -> None:
     events: list[Event] = []

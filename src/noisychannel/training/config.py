@@ -27,6 +27,10 @@ class Limits(NamedTuple):
     updates: float
     epochs: float
 
+    def total(self, per_epoch: int) -> int:
+        """The updates to the nearer limit, if an epoch has so many."""
+        return int(min(self.updates, self.epochs * per_epoch))
+
 
 @dataclass(kw_only=True)
 class ModelConfig:
@@ -68,6 +72,10 @@ class ModelConfig:
     copy: bool = False
     copy_start: Annotated[float, Bounds(least=0, most=100)] = 3.0
     paced_updates: CountOrZero = 0
+
+    def paced(self, total: int) -> int:
+        """How many of so many updates keep an even pace: never more than a tenth."""
+        return min(self.paced_updates, total // 10)
 
 
 @dataclass(kw_only=True)

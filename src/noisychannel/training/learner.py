@@ -147,10 +147,8 @@ class Learner:
 
     @property
     def paced_updates(self) -> int:
-        """How many first updates keep an even pace: never more than a tenth."""
-        if self.state.evaluated_step:  # it goes on after its limit, and does not begin again
-            return 0
-        return min(self.job.config.model(self.job.role).paced_updates, self.most_updates // 10)
+        """How many first updates keep an even pace. A training that goes on after its limit does not begin again."""
+        return 0 if self.state.evaluated_step else self.job.config.model(self.job.role).paced(self.most_updates)
 
     @property
     def paced(self) -> bool:
@@ -163,7 +161,7 @@ class Learner:
         if self.limits.epochs == math.inf:
             return int(self.limits.updates)
         batches = plan_batches(self.train_corpus, self.batch_size, self.training.batch_symbols, order=None)
-        return int(min(self.limits.updates, self.limits.epochs * math.ceil(len(batches) / self.training.accumulate)))
+        return self.limits.total(math.ceil(len(batches) / self.training.accumulate))
 
     def announce(self) -> None:
         parameters = sum(p.numel() for p in self.model.parameters())

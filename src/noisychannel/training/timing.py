@@ -132,11 +132,11 @@ def _work(job: Job) -> Work:
     dev = len(plan_batches(held_out, size, training.batch_symbols, order=None, among=drawn))
     state = files.state_file(job.role)
     done = TrainingState.read(state).step if state.exists() else 0
-    most = max(0, int(min(limits.updates, limits.epochs * per_epoch)) - done)
+    total = limits.total(per_epoch)
+    most = max(0, total - done)
     interval = evaluation_interval(training, per_epoch)
     # The first evaluation is the best so far; then patience runs out. A training that resumes may be near its end.
-    paced = job.config.model(job.role).paced_updates
-    soonest = 0 if done else (training.patience + 1) * interval + paced
+    soonest = 0 if done else (training.patience + 1) * interval + job.config.model(job.role).paced(total)
     least = min(most, soonest) if training.schedule == "plateau" else most
     return Work(least, most, dev * DEV_COST / training.accumulate / interval)
 
