@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.14.0"
+__version__ = "0.15.0"
 
 if TYPE_CHECKING:
     from noisychannel.decode.decoder import NoisyChannelDecoder

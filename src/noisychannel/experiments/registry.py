@@ -20,6 +20,7 @@ from noisychannel.experiments.normalisation import experiment as normalisation
 from noisychannel.experiments.settings import Setup
 from noisychannel.experiments.summarisation import experiment as summarisation
 from noisychannel.experiments.summarisation.design import DESIGN as SUMMARISATION
+from noisychannel.experiments.summarisation.design import SMALL_DESIGN as SUMMARISATION_SMALL
 from noisychannel.experiments.translation import design as translation_designs
 from noisychannel.experiments.translation import experiment as translation
 
@@ -44,6 +45,7 @@ _ENTRIES = (
     ExperimentEntry(normalisation.DESIGNS["anselm"], partial(normalisation.make_normalisation, "anselm")),
     ExperimentEntry(normalisation.DESIGNS["bohoric"], partial(normalisation.make_normalisation, "bohoric")),
     ExperimentEntry(SUMMARISATION, summarisation.make_summarisation),
+    ExperimentEntry(SUMMARISATION_SMALL, summarisation.make_small),
     ExperimentEntry(translation_designs.CHINESE, translation.make_translation),
     ExperimentEntry(translation_designs.CHINESE_SMALL, translation.make_chinese_small),
     ExperimentEntry(translation_designs.MULTI30K, translation.make_multi30k),

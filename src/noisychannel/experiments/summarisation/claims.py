@@ -72,6 +72,23 @@ def _more_pairs(full: SystemRow, name: str) -> list[Claim]:
     ]
 
 
+def _uni(setting: str, uni: SystemRow, bi: SystemRow) -> Claim:
+    text = f"uni with the channel comes close to bi, with {NAMES[setting]}"
+    return _more(text, (uni, setting), (bi, setting), -CLOSE)
+
+
+def _raised(with_lm: SystemRow) -> list[Claim]:
+    return [
+        Claim(
+            f"raising the LM weight of direct + LM by {more} hurts",
+            (f"{with_lm.label}, LM weight raised by {more}",),
+            (with_lm.label,),
+            most=0.0,
+        )
+        for more in RAISED
+    ]
+
+
 def _claims() -> tuple[Claim, ...]:
     claims = []
     for setting, goal in ((ALL, 1.0), (FEW, 2.0)):
@@ -81,20 +98,11 @@ def _claims() -> tuple[Claim, ...]:
         name, attention = f"with {NAMES[setting]}, three seeds", (ATTENTION, setting)
         claims.append(_more(f"goal: full - direct, {name}", full, direct, goal))
         claims.append(_more(f"goal: full beats attention, {name} of full and one of attention", full, attention))
-        bi = f"uni with the channel comes close to bi, with {NAMES[setting]}"
-        claims.append(_more(bi, (FULL_UNI, setting), (FULL, setting), -CLOSE))
+        claims.append(_uni(setting, FULL_UNI, FULL))
     few, all_ = (_label(FULL, FEW), _label(FULL, FEW_PAIRED)), (_label(FULL, ALL), _label(FULL, ALL_PAIRED))
     return (
         *claims,
-        *(
-            Claim(
-                f"raising the LM weight of direct + LM by {more} hurts",
-                (f"{WITH_LM.label}, LM weight raised by {more}",),
-                (WITH_LM.label,),
-                most=0.0,
-            )
-            for more in RAISED
-        ),
+        *_raised(WITH_LM),
         Claim("more headlines help the full model, with all pairs", all_[:1], all_[1:], 0.0),
         Claim("more headlines help the full model, with 100k pairs", few[:1], few[1:], 0.0),
         Claim("they help more when pairs are few", (few[0], all_[1]), (few[1], all_[0]), 0.0),
@@ -104,3 +112,18 @@ def _claims() -> tuple[Claim, ...]:
 
 
 CLAIMS = _claims()
+
+
+def _small() -> tuple[Claim, ...]:
+    """About 100,000 pairs, and the better language model alone."""
+    full, noisy, with_lm, uni = map(better_lm, (FULL, NOISY, WITH_LM, FULL_UNI))
+    return (
+        *_about(FEW, 2.0, (full, noisy, with_lm)),
+        _more("channel + LM beats attention", (noisy, FEW), (ATTENTION, FEW)),
+        _uni(FEW, uni, full),
+        *_raised(in_setting([with_lm], FEW)[0]),
+        *(_more(f"more headlines help {row.name}", (row, FEW), (row, FEW_PAIRED)) for row in (full, noisy, with_lm)),
+    )
+
+
+SMALL_CLAIMS = _small()

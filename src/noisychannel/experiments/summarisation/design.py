@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from noisychannel.experiments.design import Design, Plot, SearchErrors, SearchPlot
+from noisychannel.experiments.design import Design, Figures, Plot, SearchErrors, SearchPlot
 from noisychannel.experiments.summarisation.cited import ALL, APPENDIX_PART, FEW, TABLE_1, TABLE_2
-from noisychannel.experiments.summarisation.claims import CLAIMS
+from noisychannel.experiments.summarisation.claims import CLAIMS, SMALL_CLAIMS
 from noisychannel.experiments.summarisation.data import TEXT
 from noisychannel.experiments.summarisation.rows import (
     ATTENTION,
@@ -18,10 +18,15 @@ from noisychannel.experiments.summarisation.rows import (
     NOISY,
     PLAIN,
     REFERENCES,
+    SMALL_BEAMS,
+    SMALL_BLOCKS,
+    SMALL_FULL,
+    SMALL_REFERENCES,
     WIDEST,
     WITH_BIAS,
     WITH_LM,
     better_lm,
+    in_setting,
 )
 
 RESAMPLES = 1_000
@@ -82,5 +87,30 @@ DESIGN = Design(
         SearchErrors("references", PLAIN.label, REFERENCES.label),
         SearchErrors("references", WIDEST.label, REFERENCES.label),
         SearchErrors(f"outputs of {WIDEST.name}", PLAIN.label, WIDEST.label),
+    ),
+)
+
+
+def _small_published() -> dict[str, Figures]:
+    """The paper's figures of as many pairs beside our rows, those with a better language model where there are two."""
+    better = {better_lm(row).label: row.label for row in DESIGN.rows if row.used_models().get("lm") == "paper"}
+    found = {row.label: TABLE_1.get(better.get(row.label, row.label)) for rows in SMALL_BLOCKS.values() for row in rows}
+    return {label: figures for label, figures in found.items() if figures}
+
+
+SMALL_DESIGN = replace(
+    DESIGN,
+    name="summarisation-small",
+    about="first sentences to headlines with models of half the size, for two CPU cores: 100,000 pairs",
+    blocks=SMALL_BLOCKS,
+    quick_blocks=("table",),
+    published=_small_published(),
+    examples=(in_setting([DIRECT], FEW)[0].label, SMALL_FULL.label),
+    claims=SMALL_CLAIMS,
+    plots=(),
+    search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", tuple(row.label for row in SMALL_BEAMS)),),
+    search_errors=(
+        SearchErrors("references", SMALL_BEAMS[1].label, SMALL_REFERENCES.label),
+        SearchErrors(f"outputs of {SMALL_BEAMS[-1].name}", SMALL_BEAMS[1].label, SMALL_BEAMS[-1].label),
     ),
 )

@@ -16,9 +16,9 @@ from noisychannel.experiments.sentences.specs import SUBWORDS, Kind
 from noisychannel.experiments.settings import Setup
 from noisychannel.experiments.summarisation.cited import APPENDIX, APPENDIX_PART
 from noisychannel.experiments.summarisation.data import MOST_INPUT_WORDS, MOST_OUTPUT_WORDS, TEXT, read_data
-from noisychannel.experiments.summarisation.design import DESIGN
+from noisychannel.experiments.summarisation.design import DESIGN, SMALL_DESIGN
 from noisychannel.experiments.summarisation.rows import FEW_PAIRS
-from noisychannel.experiments.summarisation.scale import QUICK, SummarisationScale
+from noisychannel.experiments.summarisation.scale import QUICK, SMALL, SummarisationScale
 from noisychannel.text import TextConfig
 
 PAPERS_FEW_PAIRS, PAPERS_PAIRS = 1_000_000, 3_000_000
@@ -60,11 +60,21 @@ class Summarisation(SentenceExperiment):
 
 
 def make_summarisation(setup: Setup, quick: bool) -> Summarisation:
+    """Half a million pairs, or a user's own."""
     scale = QUICK if quick else SummarisationScale()
-    data = read_data(setup.data, scale.lines)
-    if not quick:
+    return _make(DESIGN, read_data(setup.data, scale.lines), setup, scale)
+
+
+def make_small(setup: Setup, quick: bool) -> Summarisation:
+    """The first test set and few pairs, for two CPU cores."""
+    scale = QUICK if quick else SMALL
+    return _make(SMALL_DESIGN, read_data(setup.data, scale.lines).with_first_test(), setup, scale)
+
+
+def _make(design: Design, data: SentenceData, setup: Setup, scale: SummarisationScale) -> Summarisation:
+    if scale is not QUICK:
         scale = replace(scale, share=few_pairs(len(data.train)) / FEW_PAIRS)
-    return Summarisation(DESIGN, data, setup, scale)
+    return Summarisation(design, data, setup, scale)
 
 
 def few_pairs(pairs: int) -> int:

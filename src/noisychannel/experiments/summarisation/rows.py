@@ -77,14 +77,14 @@ OF_UNI = (NOISY_UNI, FULL_UNI)
 """Rows with a language model, grouped by direct model; they share all other models."""
 
 
-def seed_rows(setting: str) -> tuple[SystemRow, ...]:
-    """Three seeds of direct model and channel (the language model has one), and their ensembles."""
-    return three_seeds(in_setting((DIRECT, WITH_LM, FULL), setting), (DIRECT.name, FULL.name))
-
-
 def better_lm(row: SystemRow) -> SystemRow:
     """With a better language model: that of the paper has learnt little when its updates end."""
     return varied(row, "better LM", {"lm": "better"})
+
+
+def seed_rows(setting: str, with_lm: SystemRow = WITH_LM, full: SystemRow = FULL) -> tuple[SystemRow, ...]:
+    """Three seeds of direct model and channel (the language model has one), and their ensembles."""
+    return three_seeds(in_setting((DIRECT, with_lm, full), setting), (DIRECT.name, full.name))
 
 
 BETTER_LM = (DIRECT, WITH_BIAS, *map(better_lm, OF_BI))
@@ -98,6 +98,14 @@ def uni_rows() -> tuple[SystemRow, ...]:
     return (*in_setting((DIRECT_UNI, *OF_UNI), FEW), *less)
 
 
+RERANKED_ATTENTION = replace(
+    FULL,
+    name="seq2seq with attention, n-best reranked by channel + LM + bias",
+    system="attention+channel+lm",
+    search=beam(50, 50),
+)
+
+
 def model_rows() -> tuple[SystemRow, ...]:
     """Other models: a larger batch, a rate of the language model, copying, two LMs, everything but the channel."""
     return (
@@ -108,12 +116,7 @@ def model_rows() -> tuple[SystemRow, ...]:
         with_two_lms(FULL, "all: direct + channel + two LMs + bias", "better"),
         varied(DIRECT, "copying", {"direct": "copy"}),
         both_models(FULL, "copying", "copy"),
-        replace(
-            FULL,
-            name="seq2seq with attention, n-best reranked by channel + LM + bias",
-            system="attention+channel+lm",
-            search=beam(50, 50),
-        ),
+        RERANKED_ATTENTION,
     )
 
 
@@ -128,8 +131,21 @@ def subword_rows() -> tuple[SystemRow, ...]:
 
 BEAM_ROWS = beams(FULL, BEAMS)
 PLAIN, WIDEST = BEAM_ROWS[2], BEAM_ROWS[-1]
-REFERENCES = varied(FULL, "scores of the references", choose="references", weights_of=FULL.name)
-"""What the objective gives the references: those that it prefers to the outputs are errors of the search."""
+
+
+def _references(row: SystemRow) -> SystemRow:
+    """What the objective gives the references: those that it prefers to the outputs are errors of the search."""
+    return varied(row, "scores of the references", choose="references", weights_of=row.name)
+
+
+REFERENCES = _references(FULL)
+
+
+def raised_rows(row: SystemRow) -> tuple[SystemRow, ...]:
+    """A tuned row with larger weights of the language model."""
+    return tuple(
+        varied(row, f"LM weight raised by {more}", raised={"lm": more}, weights_of=row.name) for more in RAISED
+    )
 
 
 def search_rows() -> tuple[SystemRow, ...]:
@@ -143,10 +159,7 @@ def search_rows() -> tuple[SystemRow, ...]:
         *BEAM_ROWS,
         varied(DIRECT, f"K1 {wide['k1']}, K2 {wide['k2']}", search=wide),
         varied(FULL, "reranks the n-best of direct", choose="rerank", search=RERANKED, weights_of=FULL.name),
-        *(
-            varied(WITH_LM, f"LM weight raised by {more}", raised={"lm": more}, weights_of=WITH_LM.name)
-            for more in RAISED
-        ),
+        *raised_rows(WITH_LM),
         REFERENCES,
     )
 
@@ -183,3 +196,17 @@ BLOCKS: dict[str, tuple[SystemRow, ...]] = {
     "back-translation": back_translation_rows(),
     "curves": curve_rows(),
 }
+
+SMALL_PAPER = (DIRECT_UNI, DIRECT, *map(better_lm, WITH_LANGUAGE_MODEL))
+SMALL_FULL = in_setting([better_lm(FULL)], FEW)[0]
+SMALL_BEAMS = beams(SMALL_FULL, ((4, 2), (10, 5), (20, 10)))
+SMALL_REFERENCES = _references(SMALL_FULL)
+SMALL_BLOCKS: dict[str, tuple[SystemRow, ...]] = {
+    "table": (*BASELINES, *in_setting((WITH_BIAS, *WITH_ATTENTION, *SMALL_PAPER), FEW)),
+    "paired": in_setting(map(better_lm, (*OF_UNI, *OF_BI)), FEW_PAIRED),
+    "search": (*raised_rows(in_setting([better_lm(WITH_LM)], FEW)[0]), *SMALL_BEAMS, SMALL_REFERENCES),
+    "reranked": in_setting([better_lm(RERANKED_ATTENTION)], FEW),
+    "seq2seq": in_setting([SEQ2SEQ], FEW),
+    "seeds": seed_rows(FEW, *map(better_lm, (WITH_LM, FULL))),
+}
+"""What two CPU cores can measure: 100,000 pairs, and the better language model alone."""

@@ -7,7 +7,7 @@ the language model two layers of 1024, dropout 0.5, 1e-4; K1 20, K2 10. All else
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from noisychannel.decode.settings import SearchSettings
 from noisychannel.experiments.estimates import Cost, Rates
@@ -62,6 +62,43 @@ class SummarisationScale(SentenceScale):
     tuning: SearchSettings = SEARCH
     rates: Rates | None = H200
 
+
+SMALL_RATES = Rates(
+    device="two CPU cores with bfloat16 instructions",
+    updates={
+        "direct": Cost(2.0e-2, 4.0e-3),
+        "channel": Cost(2.0e-2, 4.0e-3),
+        "attention": Cost(2.0e-2, 4.0e-3),
+        "seq2seq": Cost(2.0e-2, 4.0e-3),
+        "lm": Cost(2.0e-2, 1.0e-3),
+    },
+    side_by_side=1.9,
+    sentences=7.0,
+)
+SMALL_SEARCH = replace(SEARCH, k1=10, k2=5, memory=4, products="ieee")
+SMALL = SummarisationScale(
+    vocabulary=5_000,
+    held_out=1_000,
+    valid=1_000,
+    dev=200,
+    hidden_size=128,
+    dropout=0.1,
+    learning_rate=3e-3,
+    updates=7_800,
+    evaluate_every=1_300,
+    least_passes=0,
+    precision="bf16",
+    lm=ModelConfig(hidden_size=256, num_layers=2, dropout=0.2, learning_rate=1e-4, batch_size=64),
+    better_lm={"learning_rate": 3e-3},
+    lm_updates=8_000,
+    search=SMALL_SEARCH,
+    tuning=SMALL_SEARCH,
+    iterations=2,
+    decoding_batch=32,
+    rates=SMALL_RATES,
+)
+"""For two CPU cores: models and searches of half the paper's size, a language model of a quarter, 5,000 words, and 2.5
+passes over 100,000 pairs. Half the test set, which interval and p-value allow for."""
 
 TWO_CORES: Mapping[str, Cost] = {
     "direct": Cost(4.0e-3, 8.0e-4),

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from noisychannel.experiments.items import Part
 from noisychannel.experiments.sentences.experiment import SentenceExperiment
-from noisychannel.experiments.sentences.pairs import SentenceData
 from noisychannel.experiments.sentences.specs import SUBWORDS, WORDS, Kind, RunSpec
 from noisychannel.experiments.settings import Setup
 from noisychannel.experiments.translation import scale as scales
@@ -103,16 +102,12 @@ def make_multi30k(setup: Setup, quick: bool) -> Multi30k:
 def make_small(setup: Setup, quick: bool) -> Multi30k:
     """German to English for two CPU cores."""
     scale = scales.QUICK_MULTI30K if quick else scales.SMALL
-    return Multi30k(SMALL_DESIGN, _first_test(read_multi30k(setup.data, scale.lines)), setup, scale)
+    return Multi30k(SMALL_DESIGN, read_multi30k(setup.data, scale.lines).with_first_test(), setup, scale)
 
 
 def make_chinese_small(setup: Setup, quick: bool) -> Translation:
     """Chinese to English for two CPU cores."""
     scale = scales.QUICK if quick else scales.CHINESE_SMALL
     shown = [Part(APPENDIX_PART, (), APPENDIX)]
-    return Translation(CHINESE_SMALL_DESIGN, _first_test(read_chinese(setup.data, scale.lines)), setup, scale, shown)
-
-
-def _first_test(data: SentenceData) -> SentenceData:
-    """With the first test set alone: on a CPU searches take most of the time."""
-    return replace(data, tests=dict([next(iter(data.tests.items()))]))
+    data = read_chinese(setup.data, scale.lines).with_first_test()
+    return Translation(CHINESE_SMALL_DESIGN, data, setup, scale, shown)
