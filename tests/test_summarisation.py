@@ -22,14 +22,16 @@ from noisychannel.experiments.sentences.specs import RunSpec
 from noisychannel.experiments.settings import Setup
 from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, APPENDIX_PART, FEW, FEW_PAIRED, TABLE_1
 from noisychannel.experiments.summarisation.data import read_data
-from noisychannel.experiments.summarisation.design import DESIGN
-from noisychannel.experiments.summarisation.experiment import Summarisation, few_pairs, make_summarisation
+from noisychannel.experiments.summarisation.design import DESIGN, SMALL_DESIGN
+from noisychannel.experiments.summarisation.experiment import Summarisation, few_pairs, make_small, make_summarisation
 from noisychannel.experiments.summarisation.rows import (
     BASELINES,
     BLOCKS,
     DIRECT,
     FULL,
     NOISY_UNI,
+    OF_BI,
+    OF_UNI,
     PAPER,
     PLAIN,
     REFERENCES,
@@ -243,6 +245,29 @@ def test_models_have_the_settings_of_the_paper(folder: Path, tmp_path: Path, dat
     assert direct.data.output.max_length == 25
 
 
+def test_two_cores_have_the_rows_of_few_pairs_with_the_better_lm_and_one_test_set(folder: Path, tmp_path: Path) -> None:
+    """So every system of the paper is compared with attention, under one language model."""
+    table = {row.label for row in SMALL_DESIGN.blocks["table"]}
+    assert table >= {better_lm(row).label for row in in_setting((DIRECT, *OF_UNI, *OF_BI), FEW)[1:]}
+    assert table >= {row.label for row in (*BASELINES, *in_setting(WITH_ATTENTION, FEW))}
+    others = {row.label: row for row in DESIGN.rows}
+    shared = [row for row in SMALL_DESIGN.rows if row.label in others]
+    assert len(shared) >= 12
+    assert all(others[row.label] == row for row in shared)
+    assert set(SMALL_DESIGN.published) < {row.label for row in SMALL_DESIGN.rows}
+    assert SMALL_DESIGN.published[better_lm(in_setting([FULL], FEW)[0]).label]["rouge1"] == "33.21"
+    said: list[str] = []
+    small = make_small(Setup(folder, tmp_path, "cpu", say=said.append), quick=False)
+    assert [part.name for part in small.parts] == ["newsapi.test", APPENDIX_PART]
+    assert "100,000 stands for 15" in " ".join(said), "a fifth of these 79"
+    runs = {"direct.bi.15.1", "direct.uni.15.1", "attention.bi.15.1", "channel.plain.15.1", "lm.better.all"}
+    assert set(needed_runs(small, small.rows("table"))) == runs
+    assert set(needed_runs(small, [row for block in ("search", "reranked") for row in small.rows(block)])) <= runs
+    assert "lm.better.15+0" in needed_runs(small, small.rows("paired"))
+    assert small.scale.rates is not None
+    assert {run.partition(".")[0] for run in needed_runs(small, small.design.rows)} <= small.scale.rates.updates.keys()
+
+
 def test_more_data_than_ours_is_read_as_often(tmp_path: Path, data: SentenceData) -> None:
     scale = SummarisationScale()
     assert [scale.limit(pairs, 32) for pairs in (100_000, 503_197, 3_803_957)] == [25_000, 40_000, 297_184]
@@ -393,7 +418,7 @@ def test_the_report_marks_online_rows_and_shows_the_appendix(results: dict) -> N
 
 def test_rows_are_compared_with_the_bias_alone() -> None:
     """As many pairs, no language model, and a length bias."""
-    for design in (DESIGN, CHINESE, CHINESE_SMALL, MULTI30K, SMALL):
+    for design in (DESIGN, SMALL_DESIGN, CHINESE, CHINESE_SMALL, MULTI30K, SMALL):
         rows = [row for row in design.rows if row.name == design.baselines["direct + bias"]]
         assert {row.system for row in rows} == {"direct+length"}
         direct = {row.pairs for row in design.rows if row.name == design.baselines["direct (bi)"]}
@@ -472,10 +497,11 @@ def test_a_claim_about_no_row_is_refused() -> None:
 
 
 def test_lines_of_plots_are_rows() -> None:
-    names = {row.base for row in DESIGN.rows}
-    assert all(name in names for plot in DESIGN.plots for name in plot.lines.values())
-    (beams,) = DESIGN.search_plots
-    assert set(beams.rows) <= {row.label for row in BLOCKS["search"]}, "all points are of one block"
+    for design in (DESIGN, SMALL_DESIGN):
+        names = {row.base for row in design.rows}
+        assert all(name in names for plot in design.plots for name in plot.lines.values())
+        (beams,) = design.search_plots
+        assert set(beams.rows) <= {row.label for row in design.blocks["search"]}, "all points are of one block"
 
 
 def test_plots_of_headlines_pairs_and_searches(results: dict, tmp_path: Path) -> None:

@@ -13,10 +13,12 @@ from noisychannel.experiments.summarisation.rows import (
     ATTENTION_BIAS,
     BASELINES,
     DIRECT,
+    FEWEST_PAIRS,
     FULL,
     FULL_UNI,
     NOISY,
     RAISED,
+    SMALL_CURVES,
     WITH_BIAS,
     WITH_LM,
     better_lm,
@@ -117,12 +119,20 @@ CLAIMS = _claims()
 def _small() -> tuple[Claim, ...]:
     """About 100,000 pairs, and the better language model alone."""
     full, noisy, with_lm, uni = map(better_lm, (FULL, NOISY, WITH_LM, FULL_UNI))
+    direct, _, all_ = SMALL_CURVES
+    fewest, direct_fewest = (row.restricted(pairs=FEWEST_PAIRS).label for row in (all_, direct))
     return (
         *_about(FEW, 2.0, (full, noisy, with_lm)),
         _more("channel + LM beats attention", (noisy, FEW), (ATTENTION, FEW)),
         _uni(FEW, uni, full),
         *_raised(in_setting([with_lm], FEW)[0]),
         *(_more(f"more headlines help {row.name}", (row, FEW), (row, FEW_PAIRED)) for row in (full, noisy, with_lm)),
+        Claim(
+            f"the gap, full - direct, shrinks from {FEWEST_PAIRS:,} pairs to 100k",
+            (fewest, direct.label),
+            (direct_fewest, all_.label),
+            0.0,
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from noisychannel.experiments.summarisation.rows import (
     REFERENCES,
     SMALL_BEAMS,
     SMALL_BLOCKS,
+    SMALL_CURVES,
     SMALL_FULL,
     SMALL_REFERENCES,
     WIDEST,
@@ -91,6 +92,10 @@ DESIGN = Design(
 )
 
 
+_OF_SMALL = {row.name: row.name for row in (*map(better_lm, (FULL, NOISY, WITH_LM)), WITH_BIAS, DIRECT)}
+"""The lines of the plot of headlines."""
+
+
 def _small_published() -> dict[str, Figures]:
     """The paper's figures of as many pairs beside our rows, those with a better language model where there are two."""
     better = {better_lm(row).label: row.label for row in DESIGN.rows if row.used_models().get("lm") == "paper"}
@@ -107,7 +112,10 @@ SMALL_DESIGN = replace(
     published=_small_published(),
     examples=(in_setting([DIRECT], FEW)[0].label, SMALL_FULL.label),
     claims=SMALL_CLAIMS,
-    plots=(),
+    plots=(
+        Plot("unpaired", "unpaired", "unpaired headlines", _OF_SMALL, FEW, "symlog", pairs=FEW_PAIRS),
+        Plot("pairs", "pairs", "pairs", {row.name: row.name for row in SMALL_CURVES}, FEW),
+    ),
     search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", tuple(row.label for row in SMALL_BEAMS)),),
     search_errors=(
         SearchErrors("references", SMALL_BEAMS[1].label, SMALL_REFERENCES.label),

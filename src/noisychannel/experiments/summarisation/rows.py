@@ -19,7 +19,8 @@ from noisychannel.experiments.sentences.rows import in_setting as with_data
 from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, FEW, FEW_PAIRED
 
 FEW_PAIRS = 100_000
-CURVE_PAIRS = (25_000, 250_000)
+FEWEST_PAIRS = 25_000
+CURVE_PAIRS = (FEWEST_PAIRS, 250_000)
 CURVE_HEADLINES = (150_000,)
 """Of the learning curves, beside what the other blocks have."""
 BEAMS = ((4, 2), (10, 5), (20, 10), (50, 25), (200, 100))
@@ -201,12 +202,14 @@ SMALL_PAPER = (DIRECT_UNI, DIRECT, *map(better_lm, WITH_LANGUAGE_MODEL))
 SMALL_FULL = in_setting([better_lm(FULL)], FEW)[0]
 SMALL_BEAMS = beams(SMALL_FULL, ((4, 2), (10, 5), (20, 10)))
 SMALL_REFERENCES = _references(SMALL_FULL)
+SMALL_CURVES = in_setting((DIRECT, WITH_BIAS, better_lm(FULL)), FEW)
 SMALL_BLOCKS: dict[str, tuple[SystemRow, ...]] = {
     "table": (*BASELINES, *in_setting((WITH_BIAS, *WITH_ATTENTION, *SMALL_PAPER), FEW)),
     "paired": in_setting(map(better_lm, (*OF_UNI, *OF_BI)), FEW_PAIRED),
     "search": (*raised_rows(in_setting([better_lm(WITH_LM)], FEW)[0]), *SMALL_BEAMS, SMALL_REFERENCES),
     "reranked": in_setting([better_lm(RERANKED_ATTENTION)], FEW),
     "seq2seq": in_setting([SEQ2SEQ], FEW),
+    "curves": tuple(row.restricted(pairs=FEWEST_PAIRS) for row in SMALL_CURVES),
     "seeds": seed_rows(FEW, *map(better_lm, (WITH_LM, FULL))),
 }
 """What two CPU cores can measure: 100,000 pairs, and the better language model alone."""
