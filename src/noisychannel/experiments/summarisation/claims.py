@@ -23,6 +23,7 @@ from noisychannel.experiments.summarisation.rows import (
     WITH_LM,
     better_lm,
     in_setting,
+    slower,
 )
 
 CLOSE = 0.5
@@ -124,6 +125,7 @@ def _small() -> tuple[Claim, ...]:
     return (
         *_about(FEW, 2.0, (full, noisy, with_lm)),
         _more("channel + LM beats attention", (noisy, FEW), (ATTENTION, FEW)),
+        *(_more(f"full beats {row.name}", (full, FEW), (row, FEW)) for row in map(slower, (ATTENTION, ATTENTION_BIAS))),
         _uni(FEW, uni, full),
         *_raised(in_setting([with_lm], FEW)[0]),
         *(_more(f"more headlines help {row.name}", (row, FEW), (row, FEW_PAIRED)) for row in (full, noisy, with_lm)),

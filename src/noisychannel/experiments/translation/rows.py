@@ -203,7 +203,11 @@ CHINESE_SMALL_BLOCKS: dict[str, tuple[SystemRow, ...]] = {
     "search": (*SMALL_BEAMS, SMALL_REFERENCES),
     "seq2seq": (SEQ2SEQ,),
 }
-SMALL_BLOCKS = {"few": in_setting(SMALL_ROWS, FEW, FEW_PAIRS), "all": in_setting(SMALL_ROWS, ALL, None)}
+SMALL_BLOCKS = {
+    "few": in_setting(SMALL_ROWS, FEW, FEW_PAIRS),
+    "all": in_setting(SMALL_TABLE, ALL, None),
+    "all-reranked": in_setting(SMALL_ROWS[-1:], ALL, None),
+}
 
 
 def multi30k_rows(setting: str) -> tuple[SystemRow, ...]:
