@@ -244,13 +244,14 @@ class SentenceExperiment(Experiment):
     def _model(self, spec: RunSpec, batch: int) -> ModelConfig:
         """A model of pairs."""
         kind, scale = self.kinds[spec.kind], self.scale
+        limit = scale.longest if kind.most_passes else scale.limit
         return ModelConfig(
             hidden_size=scale.hidden_size,
             bidirectional=spec.role != "channel" and kind.bidirectional,
             dropout=scale.dropout,
             learning_rate=scale.better_rate if kind.better_rate else None,
             batch_size=batch,
-            max_updates=scale.limit(self.amount_of(spec), batch),
+            max_updates=limit(self.amount_of(spec), batch),
             copy=kind.copy,
             paced_updates=scale.paced_updates if spec.role in ("direct", "channel") else 0,
         )

@@ -80,6 +80,10 @@ class SentenceScale(MeasuringSettings):
         """The updates of a model of so many pairs: as many pairs are seen with any batch size."""
         return self._limit(self.updates * self.batch_size, self.passes, pairs, batch_size)
 
+    def longest(self, pairs: int, batch_size: int) -> int:
+        """The updates of a model that reads its pairs as often as is allowed."""
+        return max(1, self.passes * pairs // batch_size)
+
     def lm_limit(self, outputs: int, batch_size: int) -> int:
         """The updates of a language model of so many outputs; likewise."""
         return self._limit(self.lm_updates * (self.lm.batch_size or 1), self.lm_passes, outputs, batch_size)

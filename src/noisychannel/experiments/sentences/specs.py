@@ -31,6 +31,8 @@ class Kind:
     """Another learning rate than the paper's; of a language model ``better_lm`` of the scale, and a rate that falls."""
     better_lm_rate: bool = False
     """Of a language model: that rate, and all else as in the paper."""
+    most_passes: bool = False
+    """As many passes over the pairs as the scale allows, also if its updates are fewer."""
     copy: bool = False
     """Copying through the alignment."""
     back_translated: bool = False

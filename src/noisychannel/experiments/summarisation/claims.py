@@ -23,7 +23,7 @@ from noisychannel.experiments.summarisation.rows import (
     WITH_LM,
     better_lm,
     in_setting,
-    slower,
+    other_training,
 )
 
 CLOSE = 0.5
@@ -120,12 +120,13 @@ CLAIMS = _claims()
 def _small() -> tuple[Claim, ...]:
     """About 100,000 pairs, and the better language model alone."""
     full, noisy, with_lm, uni = map(better_lm, (FULL, NOISY, WITH_LM, FULL_UNI))
+    others = [row for of in (ATTENTION, ATTENTION_BIAS) for row in other_training(of)]
     direct, _, all_ = SMALL_CURVES
     fewest, direct_fewest = (row.restricted(pairs=FEWEST_PAIRS).label for row in (all_, direct))
     return (
         *_about(FEW, 2.0, (full, noisy, with_lm)),
         _more("channel + LM beats attention", (noisy, FEW), (ATTENTION, FEW)),
-        *(_more(f"full beats {row.name}", (full, FEW), (row, FEW)) for row in map(slower, (ATTENTION, ATTENTION_BIAS))),
+        *(_more(f"full beats {row.name}", (full, FEW), (row, FEW)) for row in others),
         _uni(FEW, uni, full),
         *_raised(in_setting([with_lm], FEW)[0]),
         *(_more(f"more headlines help {row.name}", (row, FEW), (row, FEW_PAIRED)) for row in (full, noisy, with_lm)),

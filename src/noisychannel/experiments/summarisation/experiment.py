@@ -26,6 +26,7 @@ PAPERS_FEW_PAIRS, PAPERS_PAIRS = 1_000_000, 3_000_000
 KINDS = {
     **dict.fromkeys(("bi", "plain", "paper"), Kind()),
     "uni": Kind(bidirectional=False),
+    "long": Kind(most_passes=True),
     "large": Kind(large_batch=True),
     "copy": Kind(copy=True),
     "better": Kind(better_rate=True),
