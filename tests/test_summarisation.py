@@ -262,7 +262,10 @@ def test_two_cores_have_the_rows_of_few_pairs_with_the_better_lm_and_one_test_se
     assert "100,000 stands for 15" in " ".join(said), "a fifth of these 79"
     runs = {"direct.bi.15.1", "direct.uni.15.1", "attention.bi.15.1", "channel.plain.15.1", "lm.better.all"}
     assert set(needed_runs(small, small.rows("table"))) == runs
-    assert set(needed_runs(small, [row for block in ("search", "reranked") for row in small.rows(block)])) <= runs
+    assert (
+        set(needed_runs(small, [row for block in ("lm-weight", "search", "reranked") for row in small.rows(block)]))
+        <= runs
+    )
     assert "lm.better.15+0" in needed_runs(small, small.rows("paired"))
     assert small.scale.rates is not None
     assert {run.partition(".")[0] for run in needed_runs(small, small.design.rows)} <= small.scale.rates.updates.keys()

@@ -213,7 +213,8 @@ SMALL_CURVES = in_setting((DIRECT, WITH_BIAS, better_lm(FULL)), FEW)
 SMALL_BLOCKS: dict[str, tuple[SystemRow, ...]] = {
     "table": (*BASELINES, *in_setting((WITH_BIAS, *WITH_ATTENTION, *SMALL_PAPER), FEW)),
     "paired": in_setting(map(better_lm, (*OF_UNI, *OF_BI)), FEW_PAIRED),
-    "search": (*raised_rows(in_setting([better_lm(WITH_LM)], FEW)[0]), *SMALL_BEAMS, SMALL_REFERENCES),
+    "lm-weight": raised_rows(in_setting([better_lm(WITH_LM)], FEW)[0]),
+    "search": (*SMALL_BEAMS, SMALL_REFERENCES),
     "reranked": in_setting([better_lm(RERANKED_ATTENTION)], FEW),
     "seq2seq": in_setting([SEQ2SEQ], FEW),
     "attention": in_setting((*other_training(ATTENTION), *other_training(ATTENTION_BIAS)), FEW),
