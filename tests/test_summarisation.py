@@ -267,6 +267,8 @@ def test_two_cores_have_the_rows_of_few_pairs_with_the_better_lm_and_one_test_se
         <= runs
     )
     assert "lm.better.15+0" in needed_runs(small, small.rows("paired"))
+    long, slow = (small.config(f"attention.{kind}.15.1") for kind in ("long", "better"))
+    assert (long.attention.max_updates, slow.attention.learning_rate) == (8 * 15 // 32, 1e-3), "as names of rows say"
     assert small.scale.rates is not None
     assert {run.partition(".")[0] for run in needed_runs(small, small.design.rows)} <= small.scale.rates.updates.keys()
 

@@ -336,7 +336,9 @@ def test_two_cores_have_the_rows_of_multi30k_with_the_better_lm_and_one_test_set
     for row in SMALL_DESIGN.rows:
         if "reranked" not in row.name:
             assert of_multi30k[row.label] == row
+    assert {"reranked" in row.name for row in SMALL_DESIGN.blocks["all"]} == {False}
     small = make_small(Setup(folder, tmp_path, "cpu"), quick=False)
+    assert set(needed_runs(small, small.rows("all-reranked"))) < set(needed_runs(small, small.rows("all")))
     assert [part.name for part in small.parts] == ["test_2016_flickr"]
     assert {run.split(".")[1] for run in needed_runs(small, small.rows("all")) if run.startswith("lm")} == {"better"}
     direct, lm = (small.config(run) for run in ("direct.bi.all.1", "lm.better.all"))

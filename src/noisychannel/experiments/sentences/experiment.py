@@ -244,7 +244,7 @@ class SentenceExperiment(Experiment):
     def _model(self, spec: RunSpec, batch: int) -> ModelConfig:
         """A model of pairs."""
         kind, scale = self.kinds[spec.kind], self.scale
-        limit = scale.longest if kind.most_passes else scale.limit
+        limit = scale.most_updates if kind.most_passes else scale.limit
         return ModelConfig(
             hidden_size=scale.hidden_size,
             bidirectional=spec.role != "channel" and kind.bidirectional,
@@ -260,8 +260,8 @@ class SentenceExperiment(Experiment):
         """As many passes as the other models have updates at most, in larger batches."""
         scale = self.scale
         batch = scale.transformer.batch_size or scale.batch_size
-        most = scale.passes * self.amount_of(spec) // batch
-        return replace(scale.transformer, max_updates=max(1, min(scale.updates, most)))
+        most = scale.most_updates(self.amount_of(spec), batch)
+        return replace(scale.transformer, max_updates=min(scale.updates, most))
 
     def _lm(self, config: RunConfig, spec: RunSpec) -> RunConfig:
         """The paper's learning rate is constant, unless dev stops improving; that of the better one falls to zero.

@@ -80,8 +80,8 @@ class SentenceScale(MeasuringSettings):
         """The updates of a model of so many pairs: as many pairs are seen with any batch size."""
         return self._limit(self.updates * self.batch_size, self.passes, pairs, batch_size)
 
-    def longest(self, pairs: int, batch_size: int) -> int:
-        """The updates of a model that reads its pairs as often as is allowed."""
+    def most_updates(self, pairs: int, batch_size: int) -> int:
+        """Those of a model that reads its pairs as often as is allowed."""
         return max(1, self.passes * pairs // batch_size)
 
     def lm_limit(self, outputs: int, batch_size: int) -> int:

@@ -121,19 +121,19 @@ def _small() -> tuple[Claim, ...]:
     """About 100,000 pairs, and the better language model alone."""
     full, noisy, with_lm, uni = map(better_lm, (FULL, NOISY, WITH_LM, FULL_UNI))
     others = [row for of in (ATTENTION, ATTENTION_BIAS) for row in other_training(of)]
-    direct, _, all_ = SMALL_CURVES
-    fewest, direct_fewest = (row.restricted(pairs=FEWEST_PAIRS).label for row in (all_, direct))
+    direct, _, full_few = SMALL_CURVES
+    full_fewest, direct_fewest = (row.restricted(pairs=FEWEST_PAIRS).label for row in (full_few, direct))
     return (
         *_about(FEW, 2.0, (full, noisy, with_lm)),
-        _more("channel + LM beats attention", (noisy, FEW), (ATTENTION, FEW)),
+        _more(f"channel + LM beats attention, with {NAMES[FEW]}", (noisy, FEW), (ATTENTION, FEW)),
         *(_more(f"full beats {row.name}", (full, FEW), (row, FEW)) for row in others),
         _uni(FEW, uni, full),
         *_raised(in_setting([with_lm], FEW)[0]),
         *(_more(f"more headlines help {row.name}", (row, FEW), (row, FEW_PAIRED)) for row in (full, noisy, with_lm)),
         Claim(
             f"the gap, full - direct, shrinks from {FEWEST_PAIRS:,} pairs to 100k",
-            (fewest, direct.label),
-            (direct_fewest, all_.label),
+            (full_fewest, direct.label),
+            (direct_fewest, full_few.label),
             0.0,
         ),
     )

@@ -11,6 +11,7 @@ from noisychannel.experiments.summarisation.data import TEXT
 from noisychannel.experiments.summarisation.rows import (
     ATTENTION,
     BEAM_ROWS,
+    BETTER,
     BLOCKS,
     DIRECT,
     FEW_PAIRS,
@@ -92,15 +93,15 @@ DESIGN = Design(
 )
 
 
-_OF_SMALL = {row.name: row.name for row in (*map(better_lm, (FULL, NOISY, WITH_LM)), WITH_BIAS, DIRECT)}
+_OF_HEADLINES = {row.name: row.name for row in (*map(better_lm, (FULL, NOISY, WITH_LM)), WITH_BIAS, DIRECT)}
 """The lines of the plot of headlines."""
 
 
 def _small_published() -> dict[str, Figures]:
-    """The paper's figures of as many pairs beside our rows, those with a better language model where there are two."""
-    better = {better_lm(row).label: row.label for row in DESIGN.rows if row.used_models().get("lm") == "paper"}
-    found = {row.label: TABLE_1.get(better.get(row.label, row.label)) for rows in SMALL_BLOCKS.values() for row in rows}
-    return {label: figures for label, figures in found.items() if figures}
+    """The paper's figures of 1.0m pairs beside our rows, which have fewer pairs and a better language model."""
+    labels = [row.label for rows in SMALL_BLOCKS.values() for row in rows]
+    of_paper = {label: label.removesuffix(f", {BETTER}") for label in labels}
+    return {label: TABLE_1[of] for label, of in of_paper.items() if of in TABLE_1}
 
 
 SMALL_DESIGN = replace(
@@ -113,7 +114,7 @@ SMALL_DESIGN = replace(
     examples=(in_setting([DIRECT], FEW)[0].label, SMALL_FULL.label),
     claims=SMALL_CLAIMS,
     plots=(
-        Plot("unpaired", "unpaired", "unpaired headlines", _OF_SMALL, FEW, "symlog", pairs=FEW_PAIRS),
+        Plot("unpaired", "unpaired", "unpaired headlines", _OF_HEADLINES, FEW, "symlog", pairs=FEW_PAIRS),
         Plot("pairs", "pairs", "pairs", {row.name: row.name for row in SMALL_CURVES}, FEW),
     ),
     search_plots=(SearchPlot("beams", "k1", "K1 (K2 is half of it)", tuple(row.label for row in SMALL_BEAMS)),),

@@ -3,7 +3,7 @@
 A row names the kinds of its models. Direct models: ``bi``, ``uni`` (the encoder), ``large`` (a larger batch), ``copy``,
 ``subwords``, ``back`` (with back-translated headlines). Attention: ``bi``, ``better`` (another learning rate), ``long``
 (more updates). Channels: ``plain``, ``large``, ``copy``, ``subwords``.
-Language models: ``paper``, ``better`` (a better learning rate, less dropout), ``rate`` (that rate alone),
+Language models: ``paper``, ``better`` (``better_lm`` of the scale, and a rate that falls), ``rate`` (its rate alone),
 ``subwords``. The row also says how many pairs they have (``pairs``) and how many unpaired headlines (``unpaired``), all
 if None; see ``experiment``.
 """
@@ -20,6 +20,8 @@ from noisychannel.experiments.sentences.rows import in_setting as with_data
 from noisychannel.experiments.summarisation.cited import ALL, ALL_PAIRED, FEW, FEW_PAIRED
 
 FEW_PAIRS = 100_000
+BETTER = "better LM"
+"""How names of rows end that have a better language model."""
 FEWEST_PAIRS = 25_000
 CURVE_PAIRS = (FEWEST_PAIRS, 250_000)
 CURVE_HEADLINES = (150_000,)
@@ -81,7 +83,7 @@ OF_UNI = (NOISY_UNI, FULL_UNI)
 
 def better_lm(row: SystemRow) -> SystemRow:
     """With a better language model: that of the paper has learnt little when its updates end."""
-    return varied(row, "better LM", {"lm": "better"})
+    return varied(row, BETTER, {"lm": "better"})
 
 
 def seed_rows(setting: str, with_lm: SystemRow = WITH_LM, full: SystemRow = FULL) -> tuple[SystemRow, ...]:
@@ -201,7 +203,7 @@ BLOCKS: dict[str, tuple[SystemRow, ...]] = {
 
 
 def other_training(row: SystemRow) -> tuple[SystemRow, SystemRow]:
-    """Attention with more updates, and with the paper's rate: those of the small experiment are chosen for SSNTs."""
+    """Attention with more updates, and with the paper's rate: other settings were chosen for SSNTs."""
     return varied(row, "8 passes", {"attention": "long"}), varied(row, "learning rate 0.001", {"attention": "better"})
 
 

@@ -75,7 +75,8 @@ SMALL_RATES = Rates(
     side_by_side=1.8,
     sentences=5.0,
 )
-"""Of the block table: each model by one process, two at a time; all rows by two processes."""
+"""Of the block table: each model by one process, two at a time; all rows by two processes, most of the time beside
+another training."""
 SMALL_SEARCH = replace(SEARCH, k1=10, k2=5, memory=4, products="ieee")
 SMALL = SummarisationScale(
     vocabulary=5_000,
